@@ -1,0 +1,83 @@
+# Build rules shared by every folder: flags, one library a layer, one test program a layer, kernels compiled
+# once per instruction set.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+
+# Contraction would let a compiler choose the rounding: FMA appears only where it is written (docs/numerics.md).
+add_compile_options(-Wall -Wextra -Werror -ffp-contract=off -fno-math-errno)
+include_directories("${CMAKE_SOURCE_DIR}/src")
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+# Instruction sets, and the flags that a kernel file gets for each (simd/isa.h has the run-time side).
+set(LOCKSTEP_ISAS_x86_64 portable avx2 avx512)
+set(LOCKSTEP_ISAS_aarch64 portable neon)
+set(LOCKSTEP_FLAGS_portable "")
+set(LOCKSTEP_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
+set(LOCKSTEP_FLAGS_avx512 -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
+set(LOCKSTEP_FLAGS_neon -march=armv8.2-a+dotprod+fp16)
+set(LOCKSTEP_ISAS ${LOCKSTEP_ISAS_${CMAKE_SYSTEM_PROCESSOR}})
+
+# lockstep_layer(NAME [DEPS targets...] [KERNELS files...])
+# A static library lockstep_NAME of every .cc in the folder; files named *_test.cc become the program NAME_test, files
+# named *_fuzz.cc one fuzz target each. KERNELS are compiled once per instruction set with LOCKSTEP_ISA set to its name.
+function(lockstep_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPS;KERNELS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.cc)
+  file(GLOB tests CONFIGURE_DEPENDS *_test.cc)
+  file(GLOB fuzzers CONFIGURE_DEPENDS *_fuzz.cc)
+  list(REMOVE_ITEM sources ${tests} ${fuzzers})
+  foreach(kernel ${ARG_KERNELS})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${kernel})
+  endforeach()
+
+  set(objects)
+  if(ARG_KERNELS)
+    foreach(isa ${LOCKSTEP_ISAS})
+      add_library(lockstep_${name}_${isa} OBJECT ${ARG_KERNELS})
+      target_compile_options(lockstep_${name}_${isa} PRIVATE ${LOCKSTEP_FLAGS_${isa}})
+      target_compile_definitions(lockstep_${name}_${isa} PRIVATE LOCKSTEP_ISA=${isa} LOCKSTEP_ISA_${isa}=1)
+      list(APPEND objects $<TARGET_OBJECTS:lockstep_${name}_${isa}>)
+    endforeach()
+  endif()
+
+  if(sources OR objects)
+    add_library(lockstep_${name} STATIC ${sources} ${objects})
+    target_link_libraries(lockstep_${name} PUBLIC ${ARG_DEPS} fmt::fmt Threads::Threads)
+  else()
+    add_library(lockstep_${name} INTERFACE)
+    target_link_libraries(lockstep_${name} INTERFACE ${ARG_DEPS} fmt::fmt Threads::Threads)
+  endif()
+
+  if(LOCKSTEP_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE lockstep_${name} GTest::gtest GTest::gtest_main)
+    target_compile_definitions(${name}_test PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    gtest_discover_tests(${name}_test TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
+                         PROPERTIES TIMEOUT 600)
+  endif()
+  if(LOCKSTEP_FUZZ)
+    foreach(source ${fuzzers})
+      get_filename_component(stem ${source} NAME_WE)
+      add_executable(${stem} ${source})
+      target_link_libraries(${stem} PRIVATE lockstep_${name})
+      target_compile_options(${stem} PRIVATE -fsanitize=fuzzer)
+      target_link_options(${stem} PRIVATE -fsanitize=fuzzer)
+    endforeach()
+  endif()
+endfunction()
