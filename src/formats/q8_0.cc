@@ -1,0 +1,33 @@
+// Q8_0: 8-bit codes and an f16 scale for 32 weights.
+#include "formats/block.h"
+
+namespace lockstep {
+namespace {
+
+struct Q8_0 {
+  struct Block {
+    uint16_t d;
+    int8_t qs[32];
+  };
+  static constexpr int kBlock = 32;
+  static constexpr int kGroup = 32;
+  static constexpr bool kHasMin = false;
+
+  static void Integers(const Block& block, int8_t* codes, float* scales, float*) {
+    std::copy_n(block.qs, kBlock, codes);
+    scales[0] = F16ToF32(block.d);
+  }
+
+  static Block Encode(const float* x) {
+    Block block;
+    block.d = F16AtLeast(AbsMax(x, kBlock) / 127);
+    RoundCodes(x, kBlock, 0, Inverse(F16ToF32(block.d)), -127, 127, block.qs);
+    return block;
+  }
+};
+
+}  // namespace
+
+constinit const Format kFormatQ8_0 = BlockFormat<Q8_0>("Q8_0", 8);
+
+}  // namespace lockstep
