@@ -18,6 +18,8 @@
 
 namespace lockstep {
 
+struct GgufSplitName;
+
 inline constexpr std::string_view kGgufAlignmentKey = "general.alignment";
 inline constexpr uint32_t kGgufDefaultAlignment = 32;
 inline constexpr int kGgufMaxDims = 4;
@@ -90,6 +92,10 @@ class GgufFile {
   };
 
   GgufFile() = default;
+  void OpenShard(const std::string& path, GgufMetadata* metadata);
+  void OpenOtherShards(const GgufSplitName& name);
+  void IndexTensors();
+  std::string_view NameOf(uint32_t i) const;
 
   std::string name_;
   uint32_t version_ = 0;
