@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -122,7 +123,16 @@ inline uint16_t F16AtMost(float v) { return F16AtLeast(-v) ^ 0x8000; }
 
 // The f16 next to `v`, away from zero. With it as a scale the largest code still reaches the
 // largest weight, so no weight is further than half a step from its code, denormal scales included.
-inline uint16_t F16Away(float v) { return v < 0 ? F16AtMost(v) : F16AtLeast(v); }
+inline uint16_t F16Away(float v) {
+  if (v == 0) return 0;  // -0 too: a block of zeros decodes to +0
+  return v < 0 ? F16AtMost(v) : F16AtLeast(v);
+}
+
+// An f32 scale as it is, or 0 where it is denormal: its inverse may be infinite, and its few bits
+// are no scale.
+inline float NormalOrZero(float scale) {
+  return scale < std::numeric_limits<float>::min() ? 0.0f : scale;
+}
 
 // 1 / scale, or 0 where that is not finite: all codes of such a block are those of a zero weight.
 inline float Inverse(float scale) {
