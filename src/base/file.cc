@@ -44,7 +44,9 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   void* base = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   int error = errno;
   close(fd);
-  if (base == MAP_FAILED) throw Refused("{}: mapping {} bytes: {}", path, size, SystemErrorText(error));
+  if (base == MAP_FAILED) {
+    throw Refused("{}: mapping {} bytes: {}", Printable(path, 4096), size, SystemErrorText(error));
+  }
   bytes_ = {static_cast<const std::byte*>(base), size};
 }
 
@@ -67,7 +69,8 @@ void MappedFile::Release(size_t offset, size_t size) const {
   size_t first = (offset + page - 1) / page * page;
   size_t last = (offset + size) / page * page;
   if (offset + size == bytes_.size()) last = bytes_.size();
-  if (first < last) madvise(const_cast<std::byte*>(bytes_.data()) + first, last - first, MADV_DONTNEED);
+  if (first < last)
+    madvise(const_cast<std::byte*>(bytes_.data()) + first, last - first, MADV_DONTNEED);
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
@@ -96,7 +99,8 @@ void AtomicFile::Write(std::span<const std::byte> bytes) {
     ssize_t written = write(fd_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      throw Failed("{}: writing at byte {}: {}", Printable(path_, 4096), size_, SystemErrorText(errno));
+      throw Failed("{}: writing at byte {}: {}", Printable(path_, 4096), size_,
+                   SystemErrorText(errno));
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
     size_ += static_cast<uint64_t>(written);
@@ -139,7 +143,8 @@ std::string ReadFile(const std::string& path, uint64_t max_bytes) {
   close(fd);
   if (error != 0) throw Refused("{}: {}", Printable(path, 4096), SystemErrorText(error));
   if (size > max_bytes) {
-    throw Refused("{}: expected at most {} bytes, found {}", Printable(path, 4096), max_bytes, size);
+    throw Refused("{}: expected at most {} bytes, found {}", Printable(path, 4096), max_bytes,
+                  size);
   }
   return content;
 }
