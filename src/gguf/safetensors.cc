@@ -1,0 +1,181 @@
+#include "gguf/safetensors.h"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <set>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "gguf/cursor.h"
+#include "gguf/safetensors_header.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kSingleName = "model.safetensors";
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
+
+bool Exists(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+}  // namespace
+
+uint64_t SafetensorsTensor::elements() const { return data.size() * 8 / type->bits; }
+
+void Safetensors::AddFile(File file) {
+  const std::string name = Printable(file.name, 4096);
+  ByteCursor cursor(file.bytes, 0, name);
+  const auto size = cursor.Number<uint64_t>("header length");
+  if (size > kSafetensorsMaxHeader) {
+    cursor.Refuse("expected at most {} bytes, found {}", kSafetensorsMaxHeader, size);
+  }
+  auto json = cursor.Bytes(size, "header");
+  SafetensorsHeader header = ParseSafetensorsHeader(
+      {reinterpret_cast<const char*>(json.data()), json.size()}, cursor.left(), name);
+  const auto data = file.bytes.subspan(cursor.at());
+  for (SafetensorsEntry& entry : header.entries) {
+    entry.tensor.data = data.subspan(entry.begin, entry.end - entry.begin);
+    entry.tensor.file = static_cast<uint32_t>(files_.size());
+    tensors_.push_back(std::move(entry.tensor));
+  }
+  metadata_.merge(header.metadata);
+  files_.push_back(std::move(file));
+}
+
+void Safetensors::AddMapped(const std::string& path) {
+  MappedFile map(path);
+  std::span<const std::byte> bytes = map.bytes();
+  AddFile({path, std::move(map), bytes});
+}
+
+void Safetensors::SortTensors() {
+  std::ranges::sort(tensors_, {}, &SafetensorsTensor::name);
+  auto twice = std::ranges::adjacent_find(tensors_, {}, &SafetensorsTensor::name);
+  if (twice == tensors_.end()) return;
+  throw Refused("{}: {}: expected one tensor of this name, found another in {}",
+                Printable(files_[twice[0].file].name, 4096), Printable(twice->name),
+                Printable(files_[twice[1].file].name, 4096));
+}
+
+void Safetensors::OpenIndex(const std::string& path) {
+  const std::string name = Printable(path, 4096);
+  const auto weight_map = ParseSafetensorsIndex(ReadFile(path, kSafetensorsMaxHeader), name);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : weight_map) names.insert(file);
+  std::set<std::string> absent;
+  for (const std::string& file : names) {
+    if (Exists(folder / file)) {
+      AddMapped((folder / file).string());
+    } else {
+      absent.insert(file);
+      warnings_.push_back(fmt::format("{}: {}: the file is missing", name, Printable(file, 4096)));
+    }
+  }
+  SortTensors();
+  for (const auto& [tensor, file] : weight_map) {
+    if (absent.contains(file)) {
+      absent_.emplace(tensor, file);
+    } else if (Find(tensor) == nullptr) {
+      throw Refused("{}: {}: expected this tensor in {}, found none", name, Printable(tensor),
+                    Printable(file, 4096));
+    }
+  }
+}
+
+Safetensors Safetensors::Open(const std::string& path) {
+  Safetensors set;
+  set.name_ = path;
+  const std::filesystem::path folder(path);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    if (path.ends_with(".json")) {
+      set.OpenIndex(path);
+    } else {
+      set.AddMapped(path);
+    }
+  } else if (Exists(folder / kSingleName)) {
+    set.AddMapped((folder / kSingleName).string());
+  } else if (Exists(folder / kIndexName)) {
+    set.OpenIndex((folder / kIndexName).string());
+  } else {
+    throw Refused("{}: expected {} or {}, found neither", Printable(path, 4096), kSingleName,
+                  kIndexName);
+  }
+  set.SortTensors();
+  return set;
+}
+
+Safetensors Safetensors::Parse(std::span<const std::byte> bytes, std::string name) {
+  Safetensors set;
+  set.name_ = name;
+  set.AddFile({std::move(name), std::nullopt, bytes});
+  set.SortTensors();
+  return set;
+}
+
+const SafetensorsTensor* Safetensors::Find(std::string_view name) const {
+  auto found = std::ranges::lower_bound(tensors_, name, {}, &SafetensorsTensor::name);
+  return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+const SafetensorsTensor& Safetensors::Require(std::string_view name) const {
+  if (const SafetensorsTensor* tensor = Find(name)) return *tensor;
+  auto absent = absent_.find(name);
+  if (absent != absent_.end()) {
+    throw Refused("{}: {}: expected this tensor in {}, which is missing", Printable(name_, 4096),
+                  Printable(name), Printable(absent->second, 4096));
+  }
+  throw Refused("{}: {}: tensor is missing", Printable(name_, 4096), Printable(name));
+}
+
+void Safetensors::Release(const SafetensorsTensor& tensor) const {
+  const File& file = files_[tensor.file];
+  if (!file.map) return;
+  file.map->Release(static_cast<size_t>(tensor.data.data() - file.bytes.data()),
+                    tensor.data.size());
+}
+
+void WriteSafetensors(const std::string& path, std::span<const SafetensorsItem> items,
+                      const std::map<std::string, std::string>& metadata) {
+  auto quoted = [](std::string_view text) {
+    return boost::json::serialize(boost::json::string_view(text.data(), text.size()));
+  };
+  std::string header;
+  auto add = [&](const std::string& key, const std::string& value) {
+    header += fmt::format("{}{}:{}", header.empty() ? "{" : ",", quoted(key), value);
+  };
+  if (!metadata.empty()) {
+    boost::json::object object;
+    for (const auto& [key, value] : metadata) object[key] = value;
+    add(std::string(kSafetensorsMetadataKey), boost::json::serialize(object));
+  }
+  uint64_t at = 0;
+  for (const SafetensorsItem& item : items) {
+    add(item.name,
+        fmt::format(R"({{"dtype":{},"shape":[{}],"data_offsets":[{},{}]}})", quoted(item.type),
+                    fmt::join(item.shape, ","), at, at + item.data.size()));
+    at += item.data.size();
+  }
+  header += header.empty() ? "{}" : "}";
+  header.resize(Size(header.size()).AlignUp(8).value_or(0), ' ');
+  // The reader judges what may be written.
+  const std::string name = Printable(path, 4096);
+  ParseSafetensorsHeader(header, at, name);
+  if (header.size() > kSafetensorsMaxHeader) {
+    throw Refused("{}: header: expected at most {} bytes, found {}", name, kSafetensorsMaxHeader,
+                  header.size());
+  }
+
+  AtomicFile file(path);
+  const uint64_t size = header.size();
+  file.Write(std::as_bytes(std::span(&size, 1)));
+  file.Write(header);
+  for (const SafetensorsItem& item : items) file.Write(item.data);
+  file.Commit();
+}
+
+}  // namespace lockstep
