@@ -72,9 +72,9 @@ TEST_F(FileTest, ReadersRefuseWhatIsNoReadableFile) {
       {"", ": No such file or directory"},
       {Path("new\nline"), Path("new") + "\\x0Aline: No such file or directory"},
   };
-  for (const auto& [path, text] : cases) {
-    EXPECT_EQ(ErrorOf([&] { MappedFile file(path); }), text);
-    EXPECT_EQ(ErrorOf([&] { ReadFile(path, 100); }), text);
+  for (const auto& c : cases) {
+    EXPECT_EQ(ErrorOf([&] { MappedFile file(c.first); }), c.second);
+    EXPECT_EQ(ErrorOf([&] { ReadFile(c.first, 100); }), c.second);
   }
 }
 

@@ -2,9 +2,9 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <memory>
 #include <system_error>

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <time.h>
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <numeric>
 #include <stdexcept>
 #include <string>
