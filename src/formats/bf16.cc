@@ -17,7 +17,8 @@ struct Bf16 {
   static uint16_t Encode(float v) {
     const auto bits = std::bit_cast<uint32_t>(v);
     const auto magnitude = static_cast<int32_t>(bits & 0x7FFFFFFF);
-    const int32_t rounded = std::min((magnitude + 0x7FFF + (magnitude >> 16 & 1)) >> 16, 0x7F7F);
+    const int32_t within = std::min(magnitude, 0x7F7F0000);
+    const int32_t rounded = (within + 0x7FFF + (within >> 16 & 1)) >> 16;
     const int32_t special = magnitude >> 16 | (magnitude > 0x7F800000 ? 0x40 : 0);
     return static_cast<uint16_t>((bits >> 16 & 0x8000) |
                                  (magnitude < 0x7F800000 ? rounded : special));

@@ -67,8 +67,7 @@ constexpr Format BlockFormat(std::string_view name, uint32_t id) {
   return format;
 }
 
-// ---- Packed codes
-// ----------------------------------------------------------------------------------------------
+// ---- Packed codes ----
 //
 // Nearly every format packs codes of `kBits` bits the same way: a chunk of `kChunk` bytes holds `8
 // / kBits` runs of `kChunk` codes, the first run in the lowest bits of each byte. Chunks of one
@@ -103,8 +102,7 @@ void MapCodes(const int8_t* table, int8_t* codes) {
   for (int i = 0; i < kCodes; ++i) codes[i] = table[codes[i]];
 }
 
-// ---- Encoding
-// --------------------------------------------------------------------------------------------------
+// ---- Encoding ----
 
 inline constexpr float kF16Max = 65504.0f;
 
@@ -128,9 +126,10 @@ inline uint16_t F16Away(float v) {
   return v < 0 ? F16AtMost(v) : F16AtLeast(v);
 }
 
-// An f32 scale as it is, or 0 where it is denormal: its inverse may be infinite, and its few bits
-// are no scale.
-inline float NormalOrZero(float scale) {
+// An f32 scale for codes up to 127 that reach `most` >= 0. It is 0 rather than denormal, whose few bits are no scale, and
+// small enough for 127 times it to be finite.
+inline float Scale127(float most) {
+  const float scale = std::min(most / 127, 0x1.02p121f);
   return scale < std::numeric_limits<float>::min() ? 0.0f : scale;
 }
 

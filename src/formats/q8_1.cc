@@ -1,5 +1,6 @@
 // Q8_1: 8-bit codes and an f32 scale for 32 weights, and the sum of the weights, which decoding
 // does not need.
+#include <cfloat>
 #include <numeric>
 
 #include "formats/block.h"
@@ -24,9 +25,10 @@ struct Q8_1 {
 
   static Block Encode(const float* x) {
     Block block;
-    block.d = NormalOrZero(AbsMax(x, kBlock) / 127);
+    block.d = Scale127(AbsMax(x, kBlock));
     RoundCodes(x, kBlock, 0, Inverse(block.d), -127, 127, block.qs);
-    block.sum = block.d * static_cast<float>(std::accumulate(block.qs, block.qs + kBlock, 0));
+    const auto sum = static_cast<float>(std::accumulate(block.qs, block.qs + kBlock, 0));
+    block.sum = std::clamp(block.d * sum, -FLT_MAX, FLT_MAX);
     return block;
   }
 };

@@ -24,7 +24,7 @@ struct Q8_K {
 
   static Block Encode(const float* x) {
     Block block;
-    block.d = NormalOrZero(AbsMax(x, kBlock) / 127);
+    block.d = Scale127(AbsMax(x, kBlock));
     RoundCodes(x, kBlock, 0, Inverse(block.d), -127, 127, block.qs);
     for (int g = 0; g < 16; ++g) {
       const int8_t* codes = block.qs + 16 * g;
