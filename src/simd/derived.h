@@ -3,6 +3,9 @@
 
 namespace lockstep::LOCKSTEP_ISA {
 
+// Values of 16 lanes that fit in registers; kernels choose their tiles by it.
+inline constexpr int kRegisters = kIsa == Isa::kAvx512 ? 32 : kIsa == Isa::kPortable ? 4 : 8;
+
 LOCKSTEP_INLINE F32x16 Set1(float c) { return F32x16(c); }
 LOCKSTEP_INLINE F32x16 Zero() { return F32x16(0.0f); }
 LOCKSTEP_INLINE I32x16 SetI32(int32_t c) { return I32x16(c); }

@@ -55,9 +55,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// Not a preference: an intrinsic left as a call in a debug build would lose the caller's
-// instruction set.
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
+#include "simd/inline.h"
 
 #if defined(LOCKSTEP_ISA_avx512)
 #include "simd/avx512.h"
