@@ -26,42 +26,11 @@ Scratch& ThreadScratch() {
 }
 
 Error BadLogit(std::span<const float> logits) {
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] <= std::numeric_limits<float>::max())) {
-      return Failed("sampling: logit of token {}: expected a number, found {}", i, logits[i]);
-    }
-  }
-  return Failed("sampling: logits: expected numbers");
-}
-
-// The logits with -Inf where the mask forbids a token.
-void ApplyMask(std::span<const float> logits, std::span<const uint64_t> mask,
-               std::vector<float>& masked) {
-  constexpr size_t kWord = 64;
-  masked.assign(logits.begin(), logits.end());
-  for (size_t word = 0; word < mask.size(); ++word) {
-    if (mask[word] == ~uint64_t{0}) continue;
-    size_t end = std::min(kWord, logits.size() - word * kWord);
-    for (size_t bit = 0; bit < end; ++bit) {
-      bool allowed = (mask[word] >> bit) & 1;
-      float& logit = masked[word * kWord + bit];
-      logit = allowed ? logit : -std::numeric_limits<float>::infinity();
-    }
-  }
-}
-
-// The candidate whose interval of [0, 1), in ascending id, holds `uniform`.
-size_t PickIndex(std::span<const Candidate> list, const Softmax& softmax, double uniform) {
-  double sum = 0;
-  size_t last = 0;
-  for (size_t i = 0; i < list.size(); ++i) {
-    double prob = softmax.Prob(list[i]);
-    if (prob <= 0) continue;
-    last = i;
-    sum += prob;
-    if (uniform < sum) break;
-  }
-  return last;
+  auto bad = std::find_if(logits.begin(), logits.end(), [](float logit) {
+    return !(logit <= std::numeric_limits<float>::max());
+  });
+  return Failed("sampling: logit of token {}: expected a number or -inf, found {}",
+                bad - logits.begin(), bad == logits.end() ? 0 : *bad);
 }
 
 }  // namespace
@@ -75,15 +44,22 @@ Result<Sampler> Sampler::Create(SamplingParams params, int64_t vocab_size,
     if (!system.ok()) return system.error();
     seed = *system;
   }
-  return Sampler(std::move(params), vocab_size, std::move(dry_breakers), seed);
+  try {
+    const sampling::Kernels& kernels = sampling::KernelsFor(BestIsa());
+    return Sampler(std::move(params), vocab_size, std::move(dry_breakers), seed, kernels);
+  } catch (const Error& error) {  // BestIsa() does not know what the environment asks for
+    return error;
+  }
 }
 
 Sampler::Sampler(SamplingParams params, int64_t vocab_size,
-                 std::vector<std::vector<int32_t>> dry_breakers, uint64_t seed)
+                 std::vector<std::vector<int32_t>> dry_breakers, uint64_t seed,
+                 const sampling::Kernels& kernels)
     : params_(std::move(params)),
       vocab_size_(vocab_size),
       breakers_(std::make_shared<const sampling::DryBreakers>(std::move(dry_breakers))),
       seed_(seed),
+      kernels_(&kernels),
       greedy_(params_.temp <= 0),
       adaptive_(!greedy_ && params_.mirostat == 0 && params_.adaptive_target >= 0 &&
                 std::count(params_.samplers.begin(), params_.samplers.end(),
@@ -124,21 +100,14 @@ std::optional<Error> Sampler::CheckSizes(const SampleInput& input) const {
 }
 
 Result<Candidates> Sampler::Prepare(const SampleInput& input, const SamplerState& state,
-                                    Scratch& scratch, float& max) const {
+                                    Scratch& scratch) const {
   if (auto error = CheckSizes(input)) return *error;
-  sampling::LogitScan scan = sampling::ScanLogits(input.logits, scratch.block_max);
-  if (!scan.legal) return BadLogit(input.logits);
-  max = scan.max;
-  std::span<const float> logits = input.logits;
-  if (!input.mask.empty()) {
-    ApplyMask(logits, input.mask, scratch.masked);
-    logits = scratch.masked;
-    sampling::ScanLogits(logits, scratch.block_max);
-  }
-  Candidates candidates(logits, scratch);
+  Candidates candidates(input.logits, *kernels_, scratch);
+  if (!candidates.legal()) return BadLogit(input.logits);
+  if (!input.mask.empty()) candidates.Forbid(input.mask);
   candidates.Adjust(bias_ids_, [&](size_t i, double logit) { return logit + biases_[i]; });
   RunChain(input, state, candidates);
-  if (candidates.List().empty()) return Failed("sampling: every token is forbidden");
+  if (candidates.Max() == -sampling::kInfinity) return Failed("sampling: every token is forbidden");
   return candidates;
 }
 
@@ -168,62 +137,64 @@ double Sampler::AdaptedTarget(const SamplerState& state) const {
   return std::clamp(target, 0.0, 1.0);
 }
 
-Result<TokenDraw> Sampler::Sample(const SampleInput& input, SamplerState& state) const {
-  Scratch& scratch = ThreadScratch();
-  float max = 0;
-  Result<Candidates> prepared = Prepare(input, state, scratch, max);
-  if (!prepared.ok()) return prepared.error();
-  Candidates candidates = *prepared;
-
-  Softmax chain = SoftmaxOf(candidates);
-  Softmax softmax = chain;
-  std::vector<Candidate>& before = candidates.OrderedCopy();
-  if (adaptive_) {
-    sampling::TransformAdaptive(candidates, AdaptedTarget(state));
-    softmax = SoftmaxOf(candidates);
-  }
-  size_t picked =
-      PickIndex(candidates.List(), softmax, UniformDraw(seed_, input.position, kDrawStream));
-  double logprob = chain.LogProb(before[picked]);
+Candidate Sampler::Draw(const SampleInput& input, Candidates& candidates,
+                        SamplerState& state) const {
+  double uniform = UniformDraw(seed_, input.position, kDrawStream);
+  if (adaptive_) return DrawAdaptive(uniform, candidates, state);
+  Softmax softmax = candidates.ComputeSoftmax();
+  Candidate picked = candidates.Pick(softmax, uniform);
   if (params_.mirostat != 0 && !greedy_) {
-    double surprise = -logprob / sampling::kLn2;
+    double surprise = -softmax.LogProb(picked) / sampling::kLn2;
     state.mirostat_mu -= params_.mirostat_eta * (surprise - params_.mirostat_tau);
   }
-  if (adaptive_) {
-    double decay = params_.adaptive_decay;
-    state.adaptive_sum = sampling::Exp(logprob) + decay * state.adaptive_sum;
-    state.adaptive_weight = 1 + decay * state.adaptive_weight;
-  }
+  return picked;
+}
 
+Candidate Sampler::DrawAdaptive(double uniform, Candidates& candidates, SamplerState& state) const {
+  std::vector<Candidate> before = candidates.List();
+  Softmax chain = candidates.ComputeSoftmax();
+  sampling::TransformAdaptive(candidates, AdaptedTarget(state));
+  Softmax softmax = candidates.ComputeSoftmax();
+  int32_t id = candidates.Pick(softmax, uniform).id;
+  auto picked =
+      std::find_if(before.begin(), before.end(), [&](const Candidate& c) { return c.id == id; });
+  double decay = params_.adaptive_decay;
+  state.adaptive_sum = chain.Prob(*picked) + decay * state.adaptive_sum;
+  state.adaptive_weight = 1 + decay * state.adaptive_weight;
+  return *picked;
+}
+
+Result<TokenDraw> Sampler::Sample(const SampleInput& input, SamplerState& state) const {
+  Scratch& scratch = ThreadScratch();
+  Result<Candidates> prepared = Prepare(input, state, scratch);
+  if (!prepared.ok()) return prepared.error();
+  Candidates candidates = *prepared;
   TokenDraw draw;
-  draw.token = before[picked].id;
-  AddLogProbs(input, max, scratch, draw);
+  draw.token = Draw(input, candidates, state).id;
+  if (params_.logprob || params_.n_probs > 0) AddLogProbs(input.logits, scratch, draw);
   return draw;
 }
 
-void Sampler::AddLogProbs(const SampleInput& input, float max, Scratch& scratch,
-                          TokenDraw& draw) const {
-  if (!params_.logprob && params_.n_probs == 0) return;
-  double log_total = sampling::Log(sampling::SumOfExp(input.logits, max));
-  auto logprob = [&](double logit) { return (logit - max) - log_total; };
-  draw.logprob = logprob(input.logits[static_cast<size_t>(draw.token)]);
+void Sampler::AddLogProbs(std::span<const float> logits, Scratch& scratch, TokenDraw& draw) const {
+  Candidates candidates(logits, *kernels_, scratch);
+  Softmax softmax = candidates.ComputeSoftmax();
+  draw.logprob = softmax.LogProb({draw.token, logits[static_cast<size_t>(draw.token)]});
   if (params_.n_probs == 0) return;
-  if (!input.mask.empty()) sampling::ScanLogits(input.logits, scratch.block_max);
-  Candidates candidates(input.logits, scratch);
   candidates.KeepTop(static_cast<size_t>(params_.n_probs));
-  std::vector<Candidate>& top = candidates.OrderedCopy();
-  std::sort(top.begin(), top.end(), sampling::Before);
-  for (const Candidate& c : top) draw.top.push_back({c.id, logprob(c.logit)});
+  candidates.VisitFromTop([&](const Candidate& c) {
+    draw.top.push_back({c.id, softmax.LogProb(c)});
+    return true;
+  });
 }
 
 Result<std::vector<TokenLogProb>> Sampler::Distribution(const SampleInput& input,
                                                         const SamplerState& state) const {
-  float max = 0;
-  Result<Candidates> prepared = Prepare(input, state, ThreadScratch(), max);
+  Result<Candidates> prepared = Prepare(input, state, ThreadScratch());
   if (!prepared.ok()) return prepared.error();
   Candidates candidates = *prepared;
   if (adaptive_) sampling::TransformAdaptive(candidates, AdaptedTarget(state));
-  Softmax softmax = SoftmaxOf(candidates);
+  candidates.List();
+  Softmax softmax = candidates.ComputeSoftmax();
   std::vector<TokenLogProb> result;
   for (const Candidate& c : candidates.List()) {
     if (softmax.Prob(c) > 0) result.push_back({c.id, softmax.LogProb(c)});
@@ -237,7 +208,6 @@ std::vector<std::vector<int32_t>> DryBreakerTokens(
     FunctionRef<std::vector<int32_t>(std::string_view)> tokenize) {
   constexpr size_t kMaxBytes = 40, kMaxTail = 20;
   std::vector<std::vector<int32_t>> sequences;
-  // The rest of `breaker` from `offset` follows `head`.
   auto add = [&](int32_t head, std::string_view rest) {
     std::vector<int32_t> sequence = {head};
     std::vector<int32_t> tail = rest.empty() ? std::vector<int32_t>() : tokenize(rest);

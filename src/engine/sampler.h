@@ -22,6 +22,8 @@ namespace lockstep {
 namespace sampling {
 class Candidates;
 class DryBreakers;
+struct Candidate;
+struct Kernels;
 struct Scratch;
 }  // namespace sampling
 
@@ -40,7 +42,7 @@ struct TokenLogProb {
 
 struct TokenDraw {
   int32_t token = -1;
-  // Under the softmax of the raw logits: no bias, penalty, temperature or mask. Absolute error below 2e-6; 0 where
+  // Under the softmax of the raw logits: no bias, penalty, temperature or mask. Absolute error below 4e-6; 0 where
   // neither `logprob` nor `n_probs` was asked for.
   double logprob = 0;
   // The n_probs most probable tokens under the same softmax, ties by lower id; tokens of logit -Inf are left out.
@@ -85,23 +87,28 @@ class Sampler {
 
  private:
   Sampler(SamplingParams params, int64_t vocab_size, std::vector<std::vector<int32_t>> dry_breakers,
-          uint64_t seed);
+          uint64_t seed, const sampling::Kernels& kernels);
 
   void SetBias();
   std::optional<Error> CheckSizes(const SampleInput& input) const;
-  // Scans the logits and runs the chain; the list of candidates is not empty. `max` receives the greatest raw logit.
+  // Checks the input and runs the chain; there is a candidate at least.
   Result<sampling::Candidates> Prepare(const SampleInput& input, const SamplerState& state,
-                                       sampling::Scratch& scratch, float& max) const;
+                                       sampling::Scratch& scratch) const;
   void RunChain(const SampleInput& input, const SamplerState& state,
                 sampling::Candidates& candidates) const;
+  sampling::Candidate Draw(const SampleInput& input, sampling::Candidates& candidates,
+                           SamplerState& state) const;
+  sampling::Candidate DrawAdaptive(double uniform, sampling::Candidates& candidates,
+                                   SamplerState& state) const;
   double AdaptedTarget(const SamplerState& state) const;
-  void AddLogProbs(const SampleInput& input, float max, sampling::Scratch& scratch,
+  void AddLogProbs(std::span<const float> logits, sampling::Scratch& scratch,
                    TokenDraw& draw) const;
 
   SamplingParams params_;
   int64_t vocab_size_;
   std::shared_ptr<const sampling::DryBreakers> breakers_;
   uint64_t seed_;
+  const sampling::Kernels* kernels_;
   std::vector<int32_t> bias_ids_;  // ascending, distinct
   std::vector<double> biases_;
   bool greedy_;

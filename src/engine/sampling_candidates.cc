@@ -1,167 +1,138 @@
 #include "engine/sampling_candidates.h"
 
-#include <bit>
 #include <functional>
-#include <limits>
 
-namespace lockstep::sampling {
+namespace lockstep {
+
+#define LOCKSTEP_DECLARE(isa, enumerator)                                      \
+  namespace isa {                                                              \
+  bool SamplingBlockMax(const float* x, size_t blocks, float* max);            \
+  void SamplingExpSums(const float* x, size_t blocks, float max, float* sums); \
+  }
+LOCKSTEP_FOR_EACH_ISA(LOCKSTEP_DECLARE)
+#undef LOCKSTEP_DECLARE
+
+namespace sampling {
 namespace {
-
-constexpr size_t kLanes = 16;
 constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
-
-// `count` is a multiple of kLanes.
-float BlockMax(const float* x, size_t count, uint32_t& illegal) {
-  float max[kLanes];
-  uint32_t bad[kLanes] = {};
-  std::fill(max, max + kLanes, kNoLogit);
-  for (size_t j = 0; j < count; j += kLanes) {
-    for (size_t i = 0; i < kLanes; ++i) {
-      float v = x[j + i];
-      max[i] = v > max[i] ? v : max[i];
-      // False for -Inf, true for NaN and +Inf.
-      bad[i] |= !(v <= std::numeric_limits<float>::max());
-    }
-  }
-  for (size_t step = kLanes / 2; step > 0; step /= 2) {
-    for (size_t i = 0; i < step; ++i) {
-      max[i] = max[i + step] > max[i] ? max[i + step] : max[i];
-      bad[i] |= bad[i + step];
-    }
-  }
-  illegal |= bad[0];
-  return max[0];
-}
-
-// Adds exp(x[j + i] - max) to sum[i]: 2^y with y split in an integer, which goes to the exponent, and the rest in
-// [-1/2, 1/2], for which the polynomial's relative error is below 1e-7. Terms stop at 2^-126.
-void AddExp(const float* x, size_t count, float max, float* sum) {
-  constexpr float kLog2E = 1.44269504f;
-  constexpr float kRound = 0x1.8p23f;
-  constexpr float kC1 = 0.6931470036506653f, kC2 = 0.24022242426872253f, kC3 = 0.05550733581185341f,
-                  kC4 = 0.009671513922512531f, kC5 = 0.0013264731969684362f;
-  for (size_t j = 0; j < count; j += kLanes) {
-    for (size_t i = 0; i < kLanes; ++i) {
-      float y = (x[j + i] - max) * kLog2E;
-      y = y > -126.0f ? y : -126.0f;
-      float shifted = y + kRound;
-      float f = y - (shifted - kRound);
-      float p = ((((kC5 * f + kC4) * f + kC3) * f + kC2) * f + kC1) * f + 1.0f;
-      // The low bits of `shifted` are the integer part.
-      uint32_t bits = std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23);
-      sum[i] += std::bit_cast<float>(bits);
-    }
-  }
-}
-
-double SumOfRun(const float* x, size_t count, float max) {
-  float lanes[kLanes] = {};
-  AddExp(x, count, max, lanes);
-  double sum[kLanes];
-  std::copy(lanes, lanes + kLanes, sum);
-  for (size_t step = kLanes / 2; step > 0; step /= 2) {
-    for (size_t i = 0; i < step; ++i) sum[i] += sum[i + step];
-  }
-  return sum[0];
-}
-
 }  // namespace
 
-LogitScan ScanLogits(std::span<const float> logits, std::vector<float>& block_max) {
-  block_max.clear();
-  uint32_t illegal = 0;
-  float max = kNoLogit;
-  size_t whole = logits.size() / kBlock * kBlock;
-  for (size_t i = 0; i < whole; i += kBlock) {
-    block_max.push_back(BlockMax(&logits[i], kBlock, illegal));
-    max = std::max(max, block_max.back());
+const Kernels& KernelsFor(Isa isa) {
+#define LOCKSTEP_ROW(isa, enumerator) \
+  {Isa::enumerator, {isa::SamplingBlockMax, isa::SamplingExpSums}},
+  static constexpr struct {
+    Isa isa;
+    Kernels kernels;
+  } kTable[] = {LOCKSTEP_FOR_EACH_ISA(LOCKSTEP_ROW)};
+#undef LOCKSTEP_ROW
+  for (const auto& row : kTable) {
+    if (row.isa == isa) return row.kernels;
   }
-  if (whole < logits.size()) {
-    float rest[kBlock];
-    std::fill(rest, rest + kBlock, kNoLogit);
-    std::copy(logits.begin() + static_cast<ptrdiff_t>(whole), logits.end(), rest);
-    block_max.push_back(BlockMax(rest, kBlock, illegal));
-    max = std::max(max, block_max.back());
-  }
-  return {illegal == 0, max};
+  return kTable[0].kernels;
 }
 
-double SumOfExp(std::span<const float> logits, float max) {
-  constexpr size_t kRun = 256;
-  double sum = 0;
-  size_t whole = logits.size() / kRun * kRun;
-  for (size_t i = 0; i < whole; i += kRun) sum += SumOfRun(&logits[i], kRun, max);
-  if (whole < logits.size()) {
-    float rest[kRun];
-    std::fill(rest, rest + kRun, kNoLogit);
-    std::copy(logits.begin() + static_cast<ptrdiff_t>(whole), logits.end(), rest);
-    sum += SumOfRun(rest, kRun, max);
-  }
-  return sum;
-}
-
-Candidates::Candidates(std::span<const float> logits, Scratch& scratch)
-    : logits_(logits), scratch_(scratch) {
-  scratch_.edits.clear();
+Candidates::Candidates(std::span<const float> logits, const Kernels& kernels, Scratch& scratch)
+    : logits_(logits), kernels_(kernels), scratch_(scratch) {
   scratch_.list.clear();
+  scratch_.block_max.resize((logits.size() + kBlock - 1) / kBlock);
+  ScanBlocks(0, scratch_.block_max.size());
 }
 
-void Candidates::AddEdits(std::span<const int32_t> ids) {
-  std::vector<Candidate>& edits = scratch_.edits;
-  size_t known = edits.size();
-  size_t i = 0;
-  for (int32_t id : ids) {
-    while (i < known && edits[i].id < id) ++i;
-    if (i == known || edits[i].id != id) edits.push_back({id, logits_[static_cast<size_t>(id)]});
+template <typename Run>
+void Candidates::ForBlocks(size_t first, size_t last, Run run) const {
+  size_t full = std::min(last, logits_.size() / kBlock);
+  if (first < full) run(&logits_[first * kBlock], full - first, first);
+  if (full == last) return;
+  float padded[kBlock];
+  std::fill(padded, padded + kBlock, kNoLogit);
+  std::copy(logits_.begin() + static_cast<ptrdiff_t>(full * kBlock), logits_.end(), padded);
+  run(padded, 1, full);
+}
+
+void Candidates::ScanBlocks(size_t first, size_t last) {
+  ForBlocks(first, last, [&](const float* x, size_t blocks, size_t at) {
+    if (!kernels_.block_max(x, blocks, &scratch_.block_max[at])) legal_ = false;
+  });
+}
+
+std::span<float> Candidates::OwnValues() {
+  if (logits_.data() != scratch_.values.data()) {
+    scratch_.values.assign(logits_.begin(), logits_.end());
+    logits_ = scratch_.values;
   }
-  std::inplace_merge(edits.begin(), edits.begin() + static_cast<ptrdiff_t>(known), edits.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  return scratch_.values;
 }
 
-void Candidates::Collect(double bound, std::vector<Candidate>& out) const {
-  auto edit = scratch_.edits.begin();
-  auto add = [&](size_t id, double logit) {
-    if (logit >= bound && logit > -kInfinity) out.push_back({static_cast<int32_t>(id), logit});
-  };
-  for (size_t block = 0; block < scratch_.block_max.size(); ++block) {
-    size_t id = block * kBlock;
-    size_t end = std::min(id + kBlock, logits_.size());
-    bool reaches = scratch_.block_max[block] >= bound;
-    for (; edit != scratch_.edits.end() && static_cast<size_t>(edit->id) < end; ++edit) {
-      size_t edited = static_cast<size_t>(edit->id);
-      for (; reaches && id < edited; ++id) add(id, logits_[id]);
-      add(edited, edit->logit);
-      id = edited + 1;
+void Candidates::Forbid(std::span<const uint64_t> mask) {
+  constexpr size_t kWord = 64;
+  std::span<float> values = OwnValues();
+  for (size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] == ~uint64_t{0}) continue;
+    size_t end = std::min(kWord, values.size() - word * kWord);
+    for (size_t bit = 0; bit < end; ++bit) {
+      float& value = values[word * kWord + bit];
+      value = (mask[word] >> bit) & 1 ? value : kNoLogit;
     }
-    for (; reaches && id < end; ++id) add(id, logits_[id]);
+  }
+  ScanBlocks(0, scratch_.block_max.size());
+}
+
+void Candidates::Scale(float temp) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  auto scaled = [&](float logit) {
+    float quotient = logit / temp;
+    quotient = quotient < kLargest ? quotient : kLargest;
+    quotient = quotient > -kLargest ? quotient : -kLargest;
+    return logit == kNoLogit ? logit : quotient;
+  };
+  if (whole_) {
+    for (float& value : OwnValues()) value = scaled(value);
+    for (float& max : scratch_.block_max) max = scaled(max);
+  } else {
+    for (Candidate& c : scratch_.list) c.logit = scaled(c.logit);
   }
 }
 
-double Candidates::BoundForTop(size_t count) {
-  // Changed values do not count, so that many more blocks may be needed.
-  size_t blocks = count + scratch_.edits.size();
-  if (blocks > scratch_.block_max.size()) return -kInfinity;
+void Candidates::Collect(double bound, double above, std::vector<Candidate>& out) const {
+  auto wanted = [&](float logit) { return logit >= bound && logit < above && logit > kNoLogit; };
+  if (!whole_) {
+    std::copy_if(scratch_.list.begin(), scratch_.list.end(), std::back_inserter(out),
+                 [&](const Candidate& c) { return wanted(c.logit); });
+    return;
+  }
+  for (size_t block = 0; block < scratch_.block_max.size(); ++block) {
+    if (!(scratch_.block_max[block] >= bound)) continue;
+    size_t end = std::min((block + 1) * kBlock, logits_.size());
+    for (size_t id = block * kBlock; id < end; ++id) {
+      if (wanted(logits_[id])) out.push_back({static_cast<int32_t>(id), logits_[id]});
+    }
+  }
+}
+
+float Candidates::BoundForTop(size_t count) {
   std::vector<float>& maxima = scratch_.selection;
+  if (count > scratch_.block_max.size()) return kNoLogit;
   maxima = scratch_.block_max;
-  auto nth = maxima.begin() + static_cast<ptrdiff_t>(blocks - 1);
+  auto nth = maxima.begin() + static_cast<ptrdiff_t>(count - 1);
   std::nth_element(maxima.begin(), nth, maxima.end(), std::greater<float>());
   return *nth;
 }
 
 std::vector<Candidate>& Candidates::List() {
-  if (whole_) {
-    Collect(-kInfinity, scratch_.list);
-    whole_ = false;
-  }
+  if (whole_) Collect(-kInfinity, kInfinity, scratch_.list);
+  whole_ = false;
   return scratch_.list;
+}
+
+std::vector<Candidate>& Candidates::OrderedCopy() {
+  scratch_.ordered = List();
+  return scratch_.ordered;
 }
 
 void Candidates::KeepTop(size_t count) {
   if (count == 0) return;
-  if (whole_) {
-    Collect(BoundForTop(count), scratch_.list);
-    whole_ = false;
-  }
+  if (whole_) Collect(BoundForTop(count), kInfinity, scratch_.list);
+  whole_ = false;
   std::vector<Candidate>& list = scratch_.list;
   if (list.size() <= count) return;
   std::vector<Candidate>& order = OrderedCopy();
@@ -172,39 +143,77 @@ void Candidates::KeepTop(size_t count) {
 }
 
 void Candidates::KeepAtLeast(double bound, size_t min_keep) {
-  if (whole_) {
-    Collect(bound, scratch_.list);
-    if (scratch_.list.size() < min_keep) {
-      scratch_.list.clear();
-      KeepTop(min_keep);
-    }
-    whole_ = false;
-    return;
-  }
-  auto reaches = [&](const Candidate& c) { return c.logit >= bound; };
-  std::vector<Candidate>& list = scratch_.list;
-  if (static_cast<size_t>(std::count_if(list.begin(), list.end(), reaches)) < min_keep) {
-    KeepTop(min_keep);
-  } else {
-    std::erase_if(list, std::not_fn(reaches));
-  }
+  std::vector<Candidate>& kept = scratch_.ordered;
+  kept.clear();
+  Collect(bound, kInfinity, kept);
+  if (kept.size() < min_keep) return KeepTop(min_keep);
+  scratch_.list = kept;
+  whole_ = false;
 }
 
-double Candidates::Max() {
-  std::vector<Candidate>* values = &scratch_.list;
+float Candidates::Max() const {
+  float max = kNoLogit;
   if (whole_) {
-    values = &scratch_.ordered;
-    values->clear();
-    Collect(BoundForTop(1), *values);
+    for (float block : scratch_.block_max) max = std::max(max, block);
+  } else {
+    for (const Candidate& c : scratch_.list) max = std::max(max, c.logit);
   }
-  double max = -kInfinity;
-  for (const Candidate& c : *values) max = std::max(max, c.logit);
   return max;
 }
 
-std::vector<Candidate>& Candidates::OrderedCopy() {
-  scratch_.ordered = List();
-  return scratch_.ordered;
+Softmax Candidates::ComputeSoftmax() {
+  float max = Max();
+  double total = 0;
+  if (max == kNoLogit) return {max, total, Log(total)};
+  if (whole_) {
+    scratch_.sums.resize(scratch_.block_max.size());
+    ForBlocks(0, scratch_.sums.size(), [&](const float* x, size_t blocks, size_t at) {
+      kernels_.exp_sums(x, blocks, max, &scratch_.sums[at]);
+    });
+    for (float sum : scratch_.sums) total += sum;
+  } else {
+    for (const Candidate& c : scratch_.list) total += Exp(static_cast<double>(c.logit) - max);
+  }
+  return {max, total, Log(total)};
 }
 
-}  // namespace lockstep::sampling
+Candidate Candidates::Pick(const Softmax& softmax, double uniform) {
+  double target = uniform * softmax.total;
+  double sum = 0;
+  Candidate picked{-1, 0};
+  // True at the candidate that passes the target; one of no probability cannot be picked.
+  auto passes = [&](const Candidate& c) {
+    double weight = Exp(c.logit - softmax.max);
+    if (weight <= 0) return false;
+    picked = c;
+    sum += weight;
+    return target < sum;
+  };
+  if (!whole_) {
+    for (const Candidate& c : scratch_.list) {
+      if (passes(c)) break;
+    }
+    return picked;
+  }
+  double before = 0;
+  for (size_t block = 0; block < scratch_.sums.size(); before += scratch_.sums[block++]) {
+    if (!(target < before + scratch_.sums[block])) continue;
+    sum = before;
+    size_t end = std::min((block + 1) * kBlock, logits_.size());
+    for (size_t id = block * kBlock; id < end; ++id) {
+      if (passes({static_cast<int32_t>(id), logits_[id]})) return picked;
+    }
+    // The block's own sum was rounded up past the target: its last candidate stands, where it has one.
+    if (picked.id >= 0) return picked;
+  }
+  if (picked.id < 0) {
+    VisitFromTop([&](const Candidate& c) {
+      picked = c;
+      return false;
+    });
+  }
+  return picked;
+}
+
+}  // namespace sampling
+}  // namespace lockstep

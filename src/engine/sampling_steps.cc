@@ -64,10 +64,10 @@ void TopP(const StepInput& input, Candidates& candidates) {
   double p = input.params.top_p;
   if (p >= 1) return;
   size_t min_keep = static_cast<size_t>(input.params.min_keep);
-  Softmax softmax = SoftmaxOf(candidates);
+  Softmax softmax = candidates.ComputeSoftmax();
   double sum = 0;
   size_t count = 0;
-  VisitInOrder(candidates.OrderedCopy(), Before, [&](const Candidate& c) {
+  candidates.VisitFromTop([&](const Candidate& c) {
     sum += softmax.Prob(c);
     ++count;
     return sum < p || count < min_keep;
@@ -87,7 +87,8 @@ void TypicalP(const StepInput& input, Candidates& candidates) {
   double p = input.params.typ_p;
   if (p >= 1) return;
   size_t min_keep = static_cast<size_t>(input.params.min_keep);
-  Softmax softmax = SoftmaxOf(candidates);
+  candidates.List();
+  Softmax softmax = candidates.ComputeSoftmax();
   double entropy = Entropy(candidates, softmax);
   // How far a token's surprise is from the expected one; tokens in that order, then by id.
   auto distance = [&](const Candidate& c) { return std::fabs(-softmax.LogProb(c) - entropy); };
@@ -112,10 +113,10 @@ void TypicalP(const StepInput& input, Candidates& candidates) {
 void Xtc(const StepInput& input, Candidates& candidates) {
   const SamplingParams& p = input.params;
   if (p.xtc_probability <= 0 || p.xtc_threshold > 0.5f || input.uniform > p.xtc_probability) return;
-  Softmax softmax = SoftmaxOf(candidates);
+  Softmax softmax = candidates.ComputeSoftmax();
   size_t reaching = 0;
   Candidate last{};
-  VisitInOrder(candidates.OrderedCopy(), Before, [&](const Candidate& c) {
+  candidates.VisitFromTop([&](const Candidate& c) {
     if (softmax.Prob(c) < p.xtc_threshold) return false;
     last = c;
     ++reaching;
@@ -131,7 +132,7 @@ void Temperature(const StepInput& input, Candidates& candidates) {
   if (p.dynatemp_range <= 0) return ScaleTemperature(candidates, p.temp);
   size_t size = candidates.List().size();
   if (size < 2) return;
-  double entropy = Entropy(candidates, SoftmaxOf(candidates));
+  double entropy = Entropy(candidates, candidates.ComputeSoftmax());
   // Rounding may leave the entropy of a certain choice just below 0.
   double share = std::clamp(entropy / Log(static_cast<double>(size)), 0.0, 1.0);
   double low = std::max(0.0, static_cast<double>(p.temp) - p.dynatemp_range);
@@ -156,18 +157,10 @@ constexpr Row kSteps[kSamplerKinds] = {
 Step StepOf(SamplerKind kind) { return kSteps[static_cast<size_t>(kind)].step; }
 bool IsPenalty(SamplerKind kind) { return kSteps[static_cast<size_t>(kind)].penalty; }
 
-Softmax SoftmaxOf(Candidates& candidates) {
-  const std::vector<Candidate>& list = candidates.List();
-  double max = candidates.Max();
-  double total = 0;
-  for (const Candidate& c : list) total += Exp(c.logit - max);
-  return {max, Log(total)};
-}
-
 void ScaleTemperature(Candidates& candidates, double temp) {
-  if (temp <= 0) return candidates.KeepTop(1);
-  if (temp == 1) return;
-  for (Candidate& c : candidates.List()) c.logit = Saturate(c.logit / temp);
+  float rounded = static_cast<float>(temp);
+  if (rounded <= 0) return candidates.KeepTop(1);
+  if (rounded != 1) candidates.Scale(rounded);
 }
 
 void TruncateMirostat1(Candidates& candidates, double mu, int64_t vocab_size) {
@@ -175,7 +168,7 @@ void TruncateMirostat1(Candidates& candidates, double mu, int64_t vocab_size) {
   // s: the exponent of a Zipf law through the most probable tokens, by least squares.
   double products = 0, squares = 0, previous = 0;
   size_t rank = 0;
-  VisitInOrder(candidates.OrderedCopy(), Before, [&](const Candidate& c) {
+  candidates.VisitFromTop([&](const Candidate& c) {
     if (rank > 0) {
       double t = Log(static_cast<double>(rank + 1) / static_cast<double>(rank));
       products += t * (previous - c.logit);
@@ -197,16 +190,17 @@ void TruncateMirostat1(Candidates& candidates, double mu, int64_t vocab_size) {
 }
 
 void TruncateMirostat2(Candidates& candidates, double mu) {
-  Softmax softmax = SoftmaxOf(candidates);
+  Softmax softmax = candidates.ComputeSoftmax();
   candidates.KeepAtLeast(softmax.max + softmax.log_total - mu * kLn2, 1);
 }
 
 void TransformAdaptive(Candidates& candidates, double target) {
   constexpr double kWidth = 0.3, kPeak = 5, kSharpness = 10;
-  Softmax softmax = SoftmaxOf(candidates);
+  candidates.List();
+  Softmax softmax = candidates.ComputeSoftmax();
   for (Candidate& c : candidates.List()) {
     double distance = std::fabs((softmax.Prob(c) - target) / kWidth);
-    c.logit = kPeak - kSharpness * distance * distance / (1 + distance);
+    c.logit = Saturate(kPeak - kSharpness * distance * distance / (1 + distance));
   }
 }
 

@@ -27,16 +27,6 @@ Step StepOf(SamplerKind kind);
 // or pick.
 bool IsPenalty(SamplerKind kind);
 
-// The softmax over the candidates, which must be a list. `log_total` is the logarithm of the sum of
-// exp(logit - max) in ascending id.
-struct Softmax {
-  double max;
-  double log_total;
-  double LogProb(const Candidate& c) const { return (c.logit - max) - log_total; }
-  double Prob(const Candidate& c) const { return Exp(LogProb(c)); }
-};
-Softmax SoftmaxOf(Candidates& candidates);
-
 // Divides the logits by `temp`; keeps the first candidate only where it is not positive.
 void ScaleTemperature(Candidates& candidates, double temp);
 
