@@ -236,6 +236,72 @@ TEST(Encode, StaysWithinItsStepOnConstantsAndOutliers) {
   }
 }
 
+// The codes that an encoder may give, where they are not all integers between two.
+const std::vector<int> kIq4Codes = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                    1,    13,   25,  38,  53,  69,  89,  113};
+const std::vector<int> kE2m1Codes = {-12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12};
+
+std::vector<int> Codes(int low, int high) {
+  std::vector<int> codes;
+  for (int code = low; code <= high; ++code) codes.push_back(code);
+  return codes;
+}
+
+// Given the scale and minimum, no other code decodes nearer to the weight (but for rounding at a tie).
+TEST(Encode, ChoosesTheNearestCode) {
+  const std::pair<const char*, std::vector<int>> kCases[] = {
+      {"Q4_0", Codes(-8, 7)},     {"Q4_1", Codes(0, 15)},     {"Q5_0", Codes(-16, 15)},
+      {"Q5_1", Codes(0, 31)},     {"Q8_0", Codes(-127, 127)}, {"Q8_1", Codes(-127, 127)},
+      {"Q8_K", Codes(-127, 127)}, {"TQ1_0", Codes(-1, 1)},    {"TQ2_0", Codes(-1, 1)},
+      {"IQ4_NL", kIq4Codes},      {"MXFP4", kE2m1Codes},      {"NVFP4", kE2m1Codes}};
+  std::mt19937 random(12);
+  for (const auto& [name, allowed] : kCases) {
+    const Format& format = *FindFormat(name);
+    std::vector<int8_t> codes(static_cast<size_t>(format.block));
+    std::vector<float> scales(static_cast<size_t>(format.block / format.group));
+    std::vector<float> mins(scales.size(), 0.0f);
+    for (int round = 0; round < 50; ++round) {
+      const std::vector<float> x = Normal(random, 1, 0);
+      const std::vector<std::byte> data = Encode(format, x);
+      format.integers(data.data(), codes.data(), scales.data(), mins.data());
+      for (size_t i = 0; i < codes.size(); ++i) {
+        const size_t g = i / static_cast<size_t>(format.group);
+        const double wanted = (static_cast<double>(x[i]) - mins[g]) / scales[g];
+        double nearest = 1e9;
+        for (int code : allowed) nearest = std::min(nearest, std::abs(wanted - code));
+        ASSERT_NE(std::ranges::find(allowed, codes[i]), allowed.end())
+            << name << " " << int{codes[i]};
+        ASSERT_LE(std::abs(wanted - codes[i]), nearest + 128 * 0x1p-22) << name << " of " << wanted;
+      }
+    }
+  }
+}
+
+// Of the 127 numbers of E4M3 the nearest to a sixth of the largest weight.
+TEST(Encode, OfNvfp4ChoosesTheNearestScale) {
+  std::vector<double> numbers;
+  for (int d = 0; d < 0x7F; ++d) {
+    const std::vector<std::byte> block(36, static_cast<std::byte>(d));
+    int8_t codes[64];
+    float scales[4];
+    kFormatNVFP4.integers(block.data(), codes, scales, nullptr);
+    numbers.push_back(2.0 * scales[0]);
+  }
+  ASSERT_TRUE(std::ranges::is_sorted(numbers));
+  ASSERT_EQ(numbers.back(), 448);
+  std::mt19937 random(13);
+  std::uniform_real_distribution<float> exponent(-12, 10);
+  for (int n = 0; n < 20000; ++n) {
+    const std::vector<float> x(64, std::exp2(exponent(random)));
+    const std::vector<std::byte> block = Encode(kFormatNVFP4, x);
+    const double wanted = x[0] / 6.0;
+    double nearest = 1e9;
+    for (double number : numbers) nearest = std::min(nearest, std::abs(number - wanted));
+    const double got = numbers[std::to_integer<size_t>(block[0])];
+    ASSERT_LE(std::abs(got - wanted), nearest + wanted * 0x1p-23) << wanted;
+  }
+}
+
 // A bound in steps says little if the step is larger than it need be: it is the extent of the weights over the extent
 // of the codes, rounded to an f16 (2^-10, or 2^-24 among denormals). A minimum adds its own rounding to the extent.
 // MXFP4 has powers of two only, NVFP4 4 bits.
