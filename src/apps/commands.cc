@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "apps/command.h"
+#include "apps/completions.h"
+#include "apps/manual.h"
+#include "apps/terminal.h"
+#include "base/log.h"
+#include "base/progress.h"
+
+namespace lockstep {
+namespace {
+
+int RunHelp(const OptionValues&, Positional positional);
+int RunMan(const OptionValues&, Positional);
+int RunCompletions(const OptionValues&, Positional positional);
+int RunVersion(const OptionValues&, Positional);
+
+constexpr Command kCommands[] = {
+    {Cmd::kHelp, "explain a command and its options", "[COMMAND]", "", 1, RunHelp},
+    {Cmd::kMan, "print the manual page", "", "To read it: lockstep man | man -l -", 0, RunMan},
+    {Cmd::kCompletions, "print completions for a shell", "bash|zsh|fish",
+     "To use them in bash: source <(lockstep completions bash)", 1, RunCompletions},
+    {Cmd::kVersion, "print the version", "", "", 0, RunVersion},
+};
+
+int RunHelp(const OptionValues&, Positional positional) {
+  if (positional.empty()) {
+    Print(OverviewText(Commands(), HelpColumns()));
+    return 0;
+  }
+  const Command* command = FindCommand(positional[0]);
+  if (command == nullptr) throw UnknownCommand(positional[0]);
+  Print(CommandHelp(*command, HelpColumns()));
+  return 0;
+}
+
+int RunMan(const OptionValues&, Positional) {
+  Print(ManPage(Commands()));
+  return 0;
+}
+
+int RunCompletions(const OptionValues&, Positional positional) {
+  if (positional.empty()) throw Refused("completions: expected a shell: bash, zsh or fish");
+  Print(Completions(positional[0], Commands()));
+  return 0;
+}
+
+int RunVersion(const OptionValues&, Positional) {
+  Print(VersionText());
+  return 0;
+}
+
+void ApplyGeneralOptions(const OptionValues& options) {
+  LogOptions log;
+  log.level = static_cast<LogLevel>(options.Get<int64_t>(Opt::kVerbosity));
+  if (options.Get<bool>(Opt::kVerbose)) log.level = LogLevel::kTrace;
+  if (options.Get<bool>(Opt::kQuiet)) log.level = LogLevel::kError;
+  log.timestamps = options.Get<bool>(Opt::kLogTimestamps);
+  log.json_lines = options.Get<bool>(Opt::kLogJsonl);
+  log.file = options.GetOr<std::string>(Opt::kLogFile, "");
+  ConfigureLog(log);
+  SetProgressEnabled(options.Get<bool>(Opt::kProgress) && !options.Get<bool>(Opt::kQuiet));
+}
+
+// Options that the program understands without a command.
+bool RunGlobalOption(std::string_view argument) {
+  OptionMatch match = FindOption(argument, Cmd::kHelp);
+  if (match.row == nullptr || match.row->kind != Kind::kAction) return false;
+  Print(match.row->id == Opt::kVersion ? VersionText() : OverviewText(Commands(), HelpColumns()));
+  return true;
+}
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+const Command* FindCommand(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (CommandName(command.id) == name) return &command;
+  }
+  return nullptr;
+}
+
+int RunLockstep(std::span<const std::string_view> arguments, const Environment& environment) {
+  if (arguments.empty()) throw Refused("expected a command; 'lockstep help' lists them");
+  std::string_view name = arguments[0];
+  if (name.starts_with('-')) {
+    if (RunGlobalOption(name)) return 0;
+    throw Refused("expected a command before {}; 'lockstep help' lists them", Printable(name));
+  }
+  const Command* command = FindCommand(name);
+  if (command == nullptr) throw UnknownCommand(name);
+
+  ParsedCommand parsed = ParseOptions(command->id, arguments.subspan(1), environment);
+  if (parsed.options.Get<bool>(Opt::kHelp)) {
+    Print(CommandHelp(*command, HelpColumns()));
+    return 0;
+  }
+  if (parsed.options.Get<bool>(Opt::kVersion)) {
+    Print(VersionText());
+    return 0;
+  }
+  if (parsed.positional.size() > command->max_positional) {
+    throw Refused("{}: expected {}, found '{}' too", name,
+                  command->max_positional == 0
+                      ? "options only"
+                      : fmt::format("at most {} arguments", command->max_positional),
+                  Printable(parsed.positional[command->max_positional]));
+  }
+  ApplyGeneralOptions(parsed.options);
+  for (const std::string& notice : parsed.notices) Log(LogLevel::kWarning, "{}", notice);
+  return command->run(parsed.options, parsed.positional);
+}
+
+namespace {
+
+int Report(ErrorKind kind, std::string_view text) {
+  // What was printed before the failure stands before the message.
+  std::fflush(stdout);
+  ClearProgressLine();
+  fmt::print(stderr, "lockstep: {}\n", Printable(text, 16384));
+  return static_cast<int>(kind);
+}
+
+}  // namespace
+
+int GuardedMain(std::span<const std::string_view> arguments, const Environment& environment) {
+  try {
+    int code = RunLockstep(arguments, environment);
+    FinishOutput();
+    return code;
+  } catch (const OutputClosed&) {
+    return 0;
+  } catch (const Error& error) {
+    return Report(error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    return Report(ErrorKind::kFailed, "out of memory");
+  } catch (const std::system_error& error) {
+    if (error.code().value() == EPIPE) return 0;
+    return Report(ErrorKind::kFailed, error.what());
+  } catch (const std::exception& error) {
+    return Report(ErrorKind::kFailed, error.what());
+  }
+}
+
+}  // namespace lockstep
