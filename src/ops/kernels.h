@@ -1,0 +1,49 @@
+// The kernels of one instruction set, gathered: dispatch happens once, here, and everything above holds this table.
+//
+// An operation is NAME.h (contract, sharding rule, `NameFn`, reference), NAME.cc (the reference, which defines the
+// bits), NAME_kernels.cc (`lockstep::<isa>::Name` on simd/simd.h) and one row below. Kernels neither check nor throw.
+#pragma once
+
+#include "ops/activation.h"
+#include "ops/argmax.h"
+#include "ops/elementwise.h"
+#include "ops/l2_norm.h"
+#include "ops/layer_norm.h"
+#include "ops/quantize_row.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/soft_cap.h"
+#include "ops/softmax.h"
+#include "simd/isa.h"
+
+namespace lockstep {
+
+// X(member, Name): a member `NameFn* member`, filled with `lockstep::<isa>::Name`.
+#define LOCKSTEP_FOR_EACH_KERNEL(X) \
+  X(rms_norm, RmsNorm)              \
+  X(layer_norm, LayerNorm)          \
+  X(l2_norm, L2Norm)                \
+  X(rope_halves, RopeHalves)        \
+  X(rope_pairs, RopePairs)          \
+  X(activate, Activate)             \
+  X(activate_gated, ActivateGated)  \
+  X(soft_cap, SoftCap)              \
+  X(add, AddRows)                   \
+  X(add_scaled, AddScaledRows)      \
+  X(mul, MulRows)                   \
+  X(scale, ScaleRow)                \
+  X(softmax, Softmax)               \
+  X(argmax, Argmax)                 \
+  X(quantize_row, QuantizeRow)
+
+struct Kernels {
+  Isa isa;
+#define LOCKSTEP_MEMBER(member, Name) Name##Fn* member;
+  LOCKSTEP_FOR_EACH_KERNEL(LOCKSTEP_MEMBER)
+#undef LOCKSTEP_MEMBER
+};
+
+// The table of an instruction set, which must be one of AvailableIsas(). Bits never depend on the choice.
+const Kernels& KernelsFor(Isa isa);
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+// An operation as the graph, the sharder and the program see it: a rule, attributes, and a share of work for each thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "formats/gemm.h"
+#include "ops/attention.h"
+#include "ops/kernels.h"
+#include "tensor/axis.h"
+
+namespace lockstep {
+
+// What an operation does with an operand, and so in which form a leaf is held.
+enum class OperandKind {
+  kRows,       // f32 [t, ...], computed
+  kQuantized,  // the same in 8-bit codes (QuantizedRows)
+  kMatrix,     // a weight [n, k] packed for multiplication
+  kVector,     // a weight [n] as f32
+  kTable,      // a weight [v, n] read by rows, as the file stores it
+  kState,      // cached K or V of one layer
+};
+
+struct Rows {
+  float* data = nullptr;
+  int64_t width = 0;  // floats in a row, and between rows
+  float* row(int64_t t) const { return data + t * width; }
+};
+
+struct Table {
+  const Format* format = nullptr;
+  const std::byte* data = nullptr;
+  int64_t rows = 0, width = 0;
+};
+
+// Where one layer's K and V lie in a page.
+struct StateView {
+  const KvLayout* layout = nullptr;
+  int64_t k_offset = 0, v_offset = 0;
+};
+
+using Operand =
+    std::variant<std::monostate, Rows, QuantizedRows, const PackedMatrix*, std::span<const float>, Table, StateView>;
+
+// One token of a batch.
+struct BatchRow {
+  int32_t token = 0;
+  AttentionRow place;  // its sequence's pages and its position
+};
+
+// The first thing that went wrong in a run: which step met a number that is not finite, at which row of the batch.
+// Rows of other requests are not touched by it.
+class FaultLog {
+ public:
+  explicit FaultLog(int64_t rows) : step_(static_cast<size_t>(rows)) { Clear(); }
+  void Clear() {
+    for (auto& step : step_) step.store(-1, std::memory_order_relaxed);
+  }
+  // Remembers the earliest step only, whatever the threads' timing.
+  void Report(int64_t row, int32_t step) {
+    int32_t seen = step_[static_cast<size_t>(row)].load(std::memory_order_relaxed);
+    while ((seen < 0 || step < seen) && !step_[static_cast<size_t>(row)].compare_exchange_weak(seen, step)) {
+    }
+  }
+  // The step that failed for this row, or -1.
+  int32_t step(int64_t row) const { return step_[static_cast<size_t>(row)].load(std::memory_order_relaxed); }
+
+ private:
+  std::vector<std::atomic<int32_t>> step_;
+};
+
+// How the threads of a team divide a step. Two steps in a row that divide alike need no barrier between them where the second reads
+// only what the same thread wrote.
+enum class Split {
+  kTokens,   // runs of tokens
+  kColumns,  // runs of columns, cut at multiples of kColumnUnit
+  kEither,   // tokens or columns, whichever the step before did: column c of the output needs column c of the inputs
+  kOwn,      // in a way of its own
+};
+
+// Columns are dealt to threads in runs of two panels, which are also one activation block.
+inline constexpr int64_t kColumnUnit = 2 * kPanelRows;
+
+// One thread's view of a step.
+struct StepContext {
+  const Kernels& kernels;
+  int member;   // this thread
+  int members;  // threads of the team
+  Split split;  // kTokens or kColumns where the operation can do either
+  std::span<const Operand> in;
+  std::span<const Operand> out;
+  std::span<const BatchRow> rows;       // the rows this step computes
+  std::span<const int32_t> row_index;   // their places in the whole batch
+  std::span<std::byte> scratch;         // this thread's own
+  FaultLog* faults;
+  int32_t step;                         // for the fault log
+
+  int64_t tokens() const { return static_cast<int64_t>(rows.size()); }
+  const Rows& in_rows(size_t i) const { return std::get<Rows>(in[i]); }
+  const Rows& out_rows(size_t i = 0) const { return std::get<Rows>(out[i]); }
+  // This thread's part of [0, size), cut at multiples of unit.
+  WorkRange Share(int64_t size, int64_t unit = 1) const { return ShareOf(size, unit, member, members); }
+};
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  // "rms_norm": as prints and errors name it.
+  virtual std::string_view name() const = 0;
+  // The factor rule (ops/factor_rule.h); states are inputs, whether read or written.
+  virtual std::string_view rule() const = 0;
+  // "eps=1e-06", empty where there are none.
+  virtual std::string attributes() const { return ""; }
+  virtual OperandKind operand(size_t) const { return OperandKind::kRows; }
+  // Whether the step writes a state, so that all rows of a batch must take part in it.
+  virtual bool writes_state() const { return false; }
+  virtual Split split() const = 0;
+  // Bytes of scratch a thread needs.
+  virtual size_t scratch_bytes() const { return 0; }
+  // Does this thread's share.
+  virtual void Run(const StepContext& step) const = 0;
+
+ protected:
+  // Calls run(token, first column, last column) for this thread's share of [tokens, width].
+  template <typename F>
+  static void ForShare(const StepContext& step, int64_t width, F run) {
+    if (step.split == Split::kColumns) {
+      const WorkRange share = step.Share(width, kColumnUnit);
+      if (share.size() == 0) return;
+      for (int64_t t = 0; t < step.tokens(); ++t) run(t, share.begin, share.end);
+    } else {
+      const WorkRange share = step.Share(step.tokens());
+      for (int64_t t = share.begin; t < share.end; ++t) run(t, int64_t{0}, width);
+    }
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+#include "ops/rms_norm.h"
+
+#include <cmath>
+
+#include "ops/norm_factor.h"
+#include "ops/row_reference.h"
+
+namespace lockstep {
+
+void RmsNormReference(const float* x, const float* w, int64_t d, float eps, float* y) {
+  float s = RangeScale(MaxAbsBits(x, d));
+  float sum =
+      SumInLanes(d, [&](float lane, int64_t i) { return std::fma(s * x[i], s * x[i], lane); });
+  float f = NormFactor(sum, d, s, eps);
+  for (int64_t i = 0; i < d; ++i) {
+    y[i] = s * x[i] * f;
+    if (w != nullptr) y[i] *= w[i];
+  }
+}
+
+}  // namespace lockstep
