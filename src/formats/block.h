@@ -126,8 +126,8 @@ inline uint16_t F16Away(float v) {
   return v < 0 ? F16AtMost(v) : F16AtLeast(v);
 }
 
-// An f32 scale for codes up to 127 that reach `most` >= 0. It is 0 rather than denormal, whose few bits are no scale, and
-// small enough for 127 times it to be finite.
+// An f32 scale for codes up to 127 that reach `most` >= 0. It is 0 rather than denormal, whose few
+// bits are no scale, and small enough for 127 times it to be finite.
 inline float Scale127(float most) {
   const float scale = std::min(most / 127, 0x1.02p121f);
   return scale < std::numeric_limits<float>::min() ? 0.0f : scale;

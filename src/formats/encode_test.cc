@@ -48,7 +48,8 @@ struct Pattern {
   std::vector<float> x;
 };
 
-// Blocks that have broken encoders: zeros, the ends of the range of f32, one giant among dwarfs, constants.
+// Blocks that have broken encoders: zeros, the ends of the range of f32, one giant among dwarfs,
+// constants.
 std::vector<Pattern> HostilePatterns() {
   const auto make = [](const char* name, const std::function<float(int)>& at) {
     Pattern pattern{name, std::vector<float>(kSize)};
@@ -133,7 +134,8 @@ TEST(Encode, WritesNothingBeyondItsBlocks) {
   }
 }
 
-// NaN and infinities are refused before an encoder sees them; here they must only not be undefined behaviour.
+// NaN and infinities are refused before an encoder sees them; here they must only not be undefined
+// behaviour.
 TEST(Encode, SurvivesNanAndInfinity) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -150,18 +152,19 @@ TEST(Encode, SurvivesNanAndInfinity) {
 
 // ---- Error bounds ----
 //
-// With s the scale of a group, every weight is within `steps` * s of its decoded value: half a step where the codes
-// enclose the weights, more where they do not:
-//   Q4_0, Q5_0   the extreme takes the one more code on the negative side; as large a weight of the other sign is one
-//                step beyond its last code
-//   IQ4_NL       from 113, the last code, to 127 it is 14 steps, more than half of any gap (24); the scale is a nearest
-//                f16, so 127 itself may be off by 2^-11
+// With s the scale of a group, every weight is within `steps` * s of its decoded value: half a step
+// where the codes enclose the weights, more where they do not:
+//   Q4_0, Q5_0   the extreme takes the one more code on the negative side; as large a weight of the
+//                other sign is one step beyond its last code
+//   IQ4_NL       from 113, the last code, to 127 it is 14 steps, more than half of any gap (24); the
+//                scale is a nearest f16, so 127 itself may be off by 2^-11
 //   MXFP4        the largest weight is below 8 * 2^e, 16 in half scales, and the last code is 12
-//   NVFP4        half of the widest gap, 8 to 12, is 2; rounding the scale to 4 bits leaves the largest weight within
-//                12 * (1 + 1/16) < 14
-// The reciprocal, the product and the sum with a minimum are rounded; each such rounding is below 2^-23 of the largest
-// code's value. A scale that is rounded to the nearest f16, not away from zero, may be 0 or coarse below 2^-14:
-// `floor` is what that costs, the last code times half the least scale.
+//   NVFP4        half of the widest gap, 8 to 12, is 2; rounding the scale to 4 bits leaves the
+//                largest weight within 12 * (1 + 1/16) < 14
+// The reciprocal, the product and the sum with a minimum are rounded; each such rounding is below
+// 2^-23 of the largest code's value. A scale that is rounded to the nearest f16, not away from
+// zero, may be 0 or coarse below 2^-14: `floor` is what that costs, the last code times half the
+// least scale.
 struct Bound {
   const char* name;
   double steps;
@@ -247,7 +250,8 @@ std::vector<int> Codes(int low, int high) {
   return codes;
 }
 
-// Given the scale and minimum, no other code decodes nearer to the weight (but for rounding at a tie).
+// Given the scale and minimum, no other code decodes nearer to the weight (but for rounding at a
+// tie).
 TEST(Encode, ChoosesTheNearestCode) {
   const std::pair<const char*, std::vector<int>> kCases[] = {
       {"Q4_0", Codes(-8, 7)},     {"Q4_1", Codes(0, 15)},     {"Q5_0", Codes(-16, 15)},
@@ -302,9 +306,9 @@ TEST(Encode, OfNvfp4ChoosesTheNearestScale) {
   }
 }
 
-// A bound in steps says little if the step is larger than it need be: it is the extent of the weights over the extent
-// of the codes, rounded to an f16 (2^-10, or 2^-24 among denormals). A minimum adds its own rounding to the extent.
-// MXFP4 has powers of two only, NVFP4 4 bits.
+// A bound in steps says little if the step is larger than it need be: it is the extent of the
+// weights over the extent of the codes, rounded to an f16 (2^-10, or 2^-24 among denormals). A
+// minimum adds its own rounding to the extent. MXFP4 has powers of two only, NVFP4 4 bits.
 TEST(Encode, UsesTheWholeRangeOfItsCodes) {
   std::mt19937 random(5);
   for (const Bound& bound : kBounds) {

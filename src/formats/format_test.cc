@@ -1,4 +1,5 @@
-// The table of formats, decoding, and the integer view. The expected numbers are those of tests/oracles/formats_oracle.py.
+// The table of formats, decoding, and the integer view. The expected numbers are those of
+// tests/oracles/formats_oracle.py.
 #include "formats/format.h"
 
 #include <gtest/gtest.h>
@@ -193,8 +194,8 @@ TEST(IntegerView, HasItsDocumentedGroups) {
   }
 }
 
-// Decoding is `scale * code + min` in f32, each operation rounded once, in exactly that order, so the bound is zero.
-// Both ends of the range of codes must occur, or the range is not the format's.
+// Decoding is `scale * code + min` in f32, each operation rounded once, in exactly that order, so
+// the bound is zero. Both ends of the range of codes must occur, or the range is not the format's.
 TEST(IntegerView, DecodesToTheFloatViewAndStaysInItsRangeOnHostileBlocks) {
   constexpr int kRounds = 100;
   constexpr int kBlocks = 1000;
@@ -232,9 +233,9 @@ TEST(IntegerView, DecodesToTheFloatViewAndStaysInItsRangeOnHostileBlocks) {
   }
 }
 
-// A finite scale or minimum is an f16 of 11 significant bits times a scale of at most 8, so the last 5 of the 24 bits of
-// an f32 stay clear, and it is a multiple of 2^-24 (the least f16) times the 1/8 that IQ1 and IQ2 fold into it. A
-// product that had been rounded would show.
+// A finite scale or minimum is an f16 of 11 significant bits times a scale of at most 8, so the
+// last 5 of the 24 bits of an f32 stay clear, and it is a multiple of 2^-24 (the least f16) times
+// the 1/8 that IQ1 and IQ2 fold into it. A product that had been rounded would show.
 TEST(IntegerView, ScalesAreExact) {
   std::mt19937_64 random(8);
   for (const IntegerRow& row : kIntegerRows) {
