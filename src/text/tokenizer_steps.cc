@@ -68,11 +68,25 @@ std::string StripRight(std::string text) {
 }
 
 void CleanControl(char32_t code, std::string* out) {
-  if (IsWhitespace(code)) {
-    out->push_back(' ');
-  } else if (code != 0 && code != kReplacementChar && !IsControl(code)) {
-    AppendUtf8(code, out);
-  }
+  if (code == 0 || code == kReplacementChar || IsControl(code)) return;
+  AppendUtf8(IsWhitespace(code) ? U' ' : code, out);
+}
+
+void CleanNmt(char32_t code, std::string* out) {
+  const bool removed = (code >= 0x1 && code <= 0x8) || code == 0xB ||
+                       (code >= 0xE && code <= 0x1F) || code == 0x7F || code == 0x8F ||
+                       code == 0x9F;
+  if (removed) return;
+  const bool space = code == 0x9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 ||
+                     (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 ||
+                     code == 0x2581 || code == 0xFEFF || code == kReplacementChar;
+  AppendUtf8(space ? U' ' : code, out);
+}
+
+// The full mapping: one character has two lower-case ones.
+void Lower(char32_t code, std::string* out) {
+  AppendUtf8(ToLower(code), out);
+  if (code == 0x130) AppendUtf8(0x307, out);
 }
 
 void SpaceIdeograph(char32_t code, std::string* out) {
@@ -126,11 +140,17 @@ std::string Normalizer::Apply(const Step& step, std::string text) const {
     case Kind::kForm:
       return Normalize(text, rule.form);
     case Kind::kLowercase:
-      return MapChars(text, [](char32_t c, std::string* out) { AppendUtf8(ToLower(c), out); });
+      return MapChars(text, Lower);
     case Kind::kStripAccents:
       return MapChars(text, [](char32_t c, std::string* out) {
         if (!IsNonspacingMark(c)) AppendUtf8(c, out);
       });
+    case Kind::kStripMarks:
+      return MapChars(text, [](char32_t c, std::string* out) {
+        if (!IsMark(c)) AppendUtf8(c, out);
+      });
+    case Kind::kNmt:
+      return MapChars(text, CleanNmt);
     case Kind::kReplace:
       return ReplaceAll(text, rule.pattern, rule.content);
     case Kind::kReplaceRegex:

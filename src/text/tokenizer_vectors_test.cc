@@ -1,6 +1,9 @@
 // Ids and texts of real vocabularies, as recorded from the models' own tokenizers.
 #include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
 
+#include <boost/json.hpp>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -42,6 +45,41 @@ std::vector<int32_t> ParseIds(const std::string& line) {
   return ids;
 }
 
+std::string Unpack(const fs::path& path) {
+  const gzFile in = gzopen(path.c_str(), "rb");
+  if (in == nullptr) return {};
+  std::string text;
+  std::vector<char> buffer(1 << 20);
+  for (int got; (got = gzread(in, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  gzclose(in);
+  return text;
+}
+
+// A checkpoint folder whose tokenizer.json is unpacked; removed with the object.
+class Checkpoint {
+ public:
+  explicit Checkpoint(const std::string& name)
+      : path_(fs::temp_directory_path() / ("tokenizer-" + name + "-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+    std::ofstream(path_ / "tokenizer.json", std::ios::binary)
+        << Unpack(Shared() / name / "tokenizer.json.gz");
+    fs::copy_file(Shared() / name / "tokenizer_config.json", path_ / "tokenizer_config.json",
+                  fs::copy_options::overwrite_existing);
+  }
+  Checkpoint(const Checkpoint&) = delete;
+  ~Checkpoint() { fs::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<int32_t> IdsOf(const boost::json::value& value) {
+  return boost::json::value_to<std::vector<int32_t>>(value);
+}
+
 struct Recorded {
   std::string text;
   std::vector<int32_t> ids;
@@ -78,6 +116,54 @@ INSTANTIATE_TEST_SUITE_P(Files, GgufVectors,
                          testing::Values("bert-bge", "deepseek-coder", "deepseek-llm", "falcon",
                                          "gpt-2", "llama-spm", "mpt", "phi-3", "refact",
                                          "starcoder"));
+
+class FolderVectors : public testing::TestWithParam<const char*> {};
+
+TEST_P(FolderVectors, GiveTheRecordedIdsAndTexts) {
+  if (!fs::exists(Shared() / GetParam())) GTEST_SKIP() << "shared tokenizers are not here";
+  const Checkpoint checkpoint(GetParam());
+  const Tokenizer tokenizer = Tokenizer::FromTokenizerJson(checkpoint.path());
+  const boost::json::value vectors =
+      boost::json::parse(ReadAll(Shared() / GetParam() / "vectors.json"));
+  const auto& plain = vectors.at("plain").as_array();
+  ASSERT_GE(plain.size(), 450u);
+  for (const auto& v : plain) {
+    const std::string text = boost::json::value_to<std::string>(v.at("text"));
+    const std::vector<int32_t> ids = IdsOf(v.at("ids"));
+    EXPECT_EQ(tokenizer.Encode(text, {.parse_special = true}), ids) << text;
+    const std::string decoded = boost::json::value_to<std::string>(v.at("decoded"));
+    EXPECT_EQ(tokenizer.Decode(ids, {.skip_special = false}), decoded) << text;
+    StreamDecoder stream(tokenizer, {.skip_special = false});
+    std::string streamed;
+    for (int32_t id : ids) streamed += stream.Add(id);
+    EXPECT_EQ(streamed + stream.Finish(), decoded) << text;
+  }
+  const auto& with_special = vectors.at("with_special").as_array();
+  ASSERT_GE(with_special.size(), 3u);
+  for (const auto& v : with_special) {
+    const std::string text = boost::json::value_to<std::string>(v.at("text"));
+    EXPECT_EQ(tokenizer.Encode(text, {.add_special = true, .parse_special = true}),
+              IdsOf(v.at("ids")))
+        << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, FolderVectors,
+                         testing::Values("deepseek_v3", "gemma3", "gptoss", "llama2", "llama3_1",
+                                         "qwen3"));
+
+// The vocabularies of these files are not here, but those of the folders have the same ids.
+TEST(FolderVectors, GiveTheIdsOfTheSameVocabularyInAGgufFile) {
+  if (!fs::exists(Shared() / "qwen3")) GTEST_SKIP() << "shared tokenizers are not here";
+  for (const auto& [folder, file] : {std::pair("qwen3", "qwen2"), {"llama3_1", "llama-bpe"}}) {
+    const Checkpoint checkpoint(folder);
+    const Tokenizer tokenizer = Tokenizer::FromTokenizerJson(checkpoint.path());
+    for (const Recorded& r :
+         ReadRecorded(Shared() / (std::string("ggml-vocab-") + file + ".gguf"))) {
+      EXPECT_EQ(tokenizer.Encode(r.text), r.ids) << folder << r.text;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace lockstep

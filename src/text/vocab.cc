@@ -117,6 +117,15 @@ void CheckIds(const Vocab& vocab) {
   for (const AddedToken& added : vocab.added) check(added.id, "added_tokens");
 }
 
+// Whether text may become this token by merges: then its name is a coincidence ("</s>" is markup in
+// many vocabularies), whatever it means elsewhere.
+bool IsMadeByMerges(const Vocab& vocab, std::string_view text) {
+  return std::any_of(vocab.merges.begin(), vocab.merges.end(), [&](const Merge& merge) {
+    return merge.left.size() + merge.right.size() == text.size() && text.starts_with(merge.left) &&
+           text.ends_with(merge.right);
+  });
+}
+
 // Tokens with a known name are control tokens even where the file calls them something else: as plain
 // text they would end answers.
 void FindSpecials(const TextIds& ids, Vocab* vocab) {
@@ -128,10 +137,16 @@ void FindSpecials(const TextIds& ids, Vocab* vocab) {
     if (!is_added[i]) vocab->added.push_back({.id = id});
     is_added[i] = true;
   };
+  const auto find = [&](std::string_view text) {
+    const int32_t id = FindText(ids, text);
+    if (id == kNoToken) return id;
+    const bool plain = vocab->types[static_cast<size_t>(id)] == TokenType::kNormal;
+    return plain && IsMadeByMerges(*vocab, text) ? kNoToken : id;
+  };
   for (const SpecialName& name : SpecialNames()) {
     for (std::string_view text : name.texts) {
       if (vocab->special_id(name.which) != kNoToken) break;
-      const int32_t id = FindText(ids, text);
+      const int32_t id = find(text);
       if (id == kNoToken) continue;
       vocab->special_id(name.which) = id;
       make_control(id);
@@ -142,7 +157,7 @@ void FindSpecials(const TextIds& ids, Vocab* vocab) {
     if (vocab->special_id(special) != kNoToken) ends.push_back(vocab->special_id(special));
   }
   for (std::string_view text : kEndTexts) {
-    const int32_t id = FindText(ids, text);
+    const int32_t id = find(text);
     if (id == kNoToken) continue;
     ends.push_back(id);
     make_control(id);

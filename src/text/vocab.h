@@ -46,6 +46,8 @@ struct NormalizerStep {
     kForm,  // to `form`
     kLowercase,
     kStripAccents,  // removes nonspacing marks (after a kForm kNfd)
+    kStripMarks,    // removes all marks
+    kNmt,           // the controls and spaces of SentencePiece's "nmt" rule
     kReplace,       // every `pattern` by `content`
     kReplaceRegex,  // the same, `pattern` a regular expression
     kPrepend,       // `content` before a text that is not empty
