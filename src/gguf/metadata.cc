@@ -23,6 +23,25 @@ constexpr std::string_view Wanted() {
   return "a string";
 }
 
+template <typename T>
+constexpr std::string_view Plural() {
+  if constexpr (std::same_as<T, bool>) return "bools";
+  if constexpr (std::integral<T>) return "integers";
+  if constexpr (std::floating_point<T>) return "floats";
+  return "strings";
+}
+
+// Whether a getter of T takes values of this type, whatever they are.
+template <typename T>
+bool Takes(GgufValueType type) {
+  using Type = GgufValueType;
+  if constexpr (std::same_as<T, bool>) return type == Type::kBool;
+  if constexpr (std::floating_point<T>) return type == Type::kFloat32 || type == Type::kFloat64;
+  if constexpr (!std::integral<T> && !std::floating_point<T>) return type == Type::kString;
+  return type != Type::kFloat32 && type != Type::kFloat64 && type != Type::kBool &&
+         type != Type::kString && type != Type::kArray;
+}
+
 // The bounds of T within a caller's range.
 template <Integer T>
 GgufRange RangeOf(GgufRange range) {
@@ -45,16 +64,15 @@ std::optional<T> ToInteger(const GgufValue& value, GgufRange range, std::string*
   if (auto* u = std::get_if<uint64_t>(&value.data)) {
     if (*u <= range.max && std::cmp_greater_equal(*u, range.min)) return static_cast<T>(*u);
     *why = OutOfRange(range, fmt::to_string(*u));
-  } else if (auto* i = std::get_if<int64_t>(&value.data)) {
-    if (*i >= range.min && std::cmp_less_equal(*i, range.max)) return static_cast<T>(*i);
-    *why = OutOfRange(range, fmt::to_string(*i));
   } else {
-    *why = fmt::format("expected {}, found {}", Wanted<T>(), value.Describe());
+    const int64_t i = std::get<int64_t>(value.data);
+    if (i >= range.min && std::cmp_less_equal(i, range.max)) return static_cast<T>(i);
+    *why = OutOfRange(range, fmt::to_string(i));
   }
   return std::nullopt;
 }
 
-// `value` as a T, or nothing and the reason.
+// `value`, which is of a type that T takes, as a T; or nothing and the reason.
 template <typename T>
 std::optional<T> Convert(const GgufValue& value, GgufRange range, std::string* why) {
   if constexpr (Integer<T>) {
@@ -63,9 +81,7 @@ std::optional<T> Convert(const GgufValue& value, GgufRange range, std::string* w
     using Held =
         std::conditional_t<std::same_as<T, bool>, bool,
                            std::conditional_t<std::floating_point<T>, double, std::string_view>>;
-    if (auto* held = std::get_if<Held>(&value.data)) return static_cast<T>(*held);
-    *why = fmt::format("expected {}, found {}", Wanted<T>(), value.Describe());
-    return std::nullopt;
+    return static_cast<T>(std::get<Held>(value.data));
   }
 }
 
@@ -84,6 +100,10 @@ void CheckLength(const GgufMetadata& metadata, std::string_view key, uint64_t co
 template <typename T>
 std::vector<T> CopyArray(const GgufMetadata& metadata, std::string_view key, const GgufArray& array,
                          GgufRange range) {
+  if (!Takes<T>(array.element)) {
+    metadata.Refuse(key, fmt::format("expected an array of {}, found an array of {}", Plural<T>(),
+                                     GgufValueTypeName(array.element)));
+  }
   std::vector<T> out;
   out.reserve(array.count);
   std::string why;
@@ -123,6 +143,9 @@ template <typename T>
 std::optional<T> GgufMetadata::Optional(std::string_view key, GgufRange range) const {
   std::optional<GgufValue> value = Find(key);
   if (!value) return std::nullopt;
+  if (!Takes<T>(value->type)) {
+    Refuse(key, fmt::format("expected {}, found {}", Wanted<T>(), value->Describe()));
+  }
   std::string why;
   std::optional<T> converted = Convert<T>(*value, range, &why);
   if (!converted) Refuse(key, why);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/checked.h"
 #include "gguf/value.h"
@@ -187,7 +188,7 @@ void GgufParser::CheckPlaces(size_t first) {
   const auto& tensors = file_->tensors_;
   std::vector<uint32_t> order(tensors.size() - first);
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(first));
-  std::ranges::stable_sort(order, {}, [&](uint32_t i) { return tensors[i].data_at; });
+  std::ranges::sort(order, {}, [&](uint32_t i) { return std::pair(tensors[i].data_at, i); });
 
   const uint64_t file_bytes = metadata_->bytes_.size();
   uint64_t taken = 0;  // all before this byte belongs to the tensors seen so far
