@@ -1,9 +1,10 @@
 // Byte-pair encoding: neighbours are merged, best pair first, leftmost first among equals. The pairs
 // of a BPE vocabulary are listed and ranked (Sennrich et al. 2016); SentencePiece allows any pair
 // whose text is a token and ranks by its score (Kudo and Richardson 2018).
+#include <algorithm>
 #include <bit>
+#include <functional>
 #include <optional>
-#include <queue>
 
 #include "base/error.h"
 #include "text/tokenizer_models.h"
@@ -35,61 +36,118 @@ struct Candidate {
   }
 };
 
-// Merges until `find`, which gives the Pair of two neighbours or nothing, finds none. Takes
-// O(n log n) steps. A symbol that was merged into its left neighbour has an empty text.
-template <typename Find>
-void MergeAll(std::vector<Symbol>* symbols, const Find& find) {
-  std::vector<Candidate> start;
-  const auto candidate = [&](int32_t left) -> std::optional<Candidate> {
-    const Symbol& a = (*symbols)[static_cast<size_t>(left)];
-    if (a.next < 0) return std::nullopt;
-    const Symbol& b = (*symbols)[static_cast<size_t>(a.next)];
-    const std::optional<Pair> pair = find(a, b);
-    if (!pair) return std::nullopt;
-    return Candidate{pair->rank, left, pair->id,
-                     static_cast<uint32_t>(a.text.size() + b.text.size())};
-  };
-  for (size_t i = 0; i + 1 < symbols->size(); ++i) {
-    if (const auto c = candidate(static_cast<int32_t>(i))) start.push_back(*c);
-  }
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>(),
-                                                                               std::move(start));
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    Symbol& a = (*symbols)[static_cast<size_t>(best.left)];
-    if (a.text.empty() || a.next < 0) continue;
-    Symbol& b = (*symbols)[static_cast<size_t>(a.next)];
-    if (a.text.size() + b.text.size() != best.bytes) continue;
-    a.text = {a.text.data(), best.bytes};
-    a.id = best.id;
-    b.text = {};
-    a.next = b.next;
-    if (a.next >= 0) (*symbols)[static_cast<size_t>(a.next)].prev = best.left;
-    if (const auto c = candidate(best.left)) queue.push(*c);
-    if (a.prev >= 0) {
-      if (const auto c = candidate(a.prev)) queue.push(*c);
+// Which characters ever stand side by side inside a token. Between others no merge can happen, so
+// that a text falls into short segments (words, mostly) that merge on their own. Pairs are hashed:
+// a pair that shares its bit with another only makes a segment longer.
+class Neighbours {
+ public:
+  void Add(std::string_view text, bool bytes) {
+    char32_t last = 0;
+    for (size_t at = 0; at < text.size();) {
+      const Utf8Char c = At(text, at, bytes);
+      if (at > 0) bits_[BitOf(last, c.code)] = true;
+      last = c.code;
+      at += c.bytes;
     }
   }
-}
+  bool MayMerge(char32_t a, char32_t b) const { return bits_[BitOf(a, b)]; }
 
-void Append(std::string_view text, int32_t id, std::vector<Symbol>* symbols) {
-  const int32_t at = static_cast<int32_t>(symbols->size());
-  if (at > 0) symbols->back().next = at;
-  symbols->push_back({text, id, at - 1, -1});
-}
+  // The character at `at`, or the byte.
+  static Utf8Char At(std::string_view text, size_t at, bool bytes) {
+    if (!bytes) return DecodeUtf8(text, at);
+    return {.code = static_cast<uint8_t>(text[at]), .bytes = 1, .valid = true};
+  }
 
-void Emit(const std::vector<Symbol>& symbols, const Fallback& fallback, std::vector<int32_t>* ids) {
+ private:
+  static constexpr int kBits = 20;
+  static size_t BitOf(char32_t a, char32_t b) {
+    return (uint64_t{a} << 21 | b) * 0x9E3779B97F4A7C15u >> (64 - kBits);
+  }
+  std::vector<bool> bits_ = std::vector<bool>(size_t{1} << kBits);
+};
+
+// Merges neighbours until none is left that may be. Keeps its memory between segments.
+class Merger {
+ public:
+  void Append(std::string_view text, int32_t id) {
+    const int32_t at = static_cast<int32_t>(symbols_.size());
+    if (at > 0) symbols_.back().next = at;
+    symbols_.push_back({text, id, at - 1, -1});
+  }
+
+  // `find` gives the Pair of two neighbours or nothing. Takes O(n log n) steps. Then gives all that is
+  // left to `emit`, in order, and is empty again.
+  template <typename Find, typename Emit>
+  void Run(const Find& find, const Emit& emit) {
+    for (size_t i = 0; i + 1 < symbols_.size(); ++i) Offer(static_cast<int32_t>(i), find);
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      const Candidate best = heap_.back();
+      heap_.pop_back();
+      Symbol& a = At(best.left);
+      if (a.text.empty() || a.next < 0) continue;
+      Symbol& b = At(a.next);
+      if (a.text.size() + b.text.size() != best.bytes) continue;
+      a = {{a.text.data(), best.bytes}, best.id, a.prev, b.next};
+      b.text = {};
+      if (a.next >= 0) At(a.next).prev = best.left;
+      for (int32_t left : {best.left, a.prev}) {
+        if (left >= 0 && Offer(left, find)) {
+          std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+        }
+      }
+    }
+    for (const Symbol& symbol : symbols_) {
+      if (!symbol.text.empty()) emit(symbol);
+    }
+    symbols_.clear();
+  }
+
+ private:
+  Symbol& At(int32_t i) { return symbols_[static_cast<size_t>(i)]; }
+
+  template <typename Find>
+  bool Offer(int32_t left, const Find& find) {
+    const Symbol& a = At(left);
+    if (a.next < 0) return false;
+    const Symbol& b = At(a.next);
+    const std::optional<Pair> pair = find(a, b);
+    if (!pair) return false;
+    heap_.push_back(
+        {pair->rank, left, pair->id, static_cast<uint32_t>(a.text.size() + b.text.size())});
+    return true;
+  }
+
+  std::vector<Symbol> symbols_;  // one that was merged into its left neighbour has an empty text
+  std::vector<Candidate> heap_;
+};
+
+// Encodes `piece` segment by segment; `id_of` gives the token of one character, or -1.
+template <typename IdOf, typename Find>
+void EncodeSegments(std::string_view piece, bool bytes, const Neighbours& neighbours,
+                    const IdOf& id_of, const Find& find, const Fallback& fallback,
+                    std::vector<int32_t>* ids) {
   bool last_unknown = false;
-  for (const Symbol& symbol : symbols) {
-    if (symbol.text.empty()) continue;
+  const auto emit = [&](const Symbol& symbol) {
     if (symbol.id >= 0) {
       ids->push_back(symbol.id);
       last_unknown = false;
     } else {
       fallback.Append(symbol.text, &last_unknown, ids);
     }
+  };
+  Merger merger;
+  char32_t last = 0;
+  for (size_t at = 0; at < piece.size();) {
+    const Utf8Char c = Neighbours::At(piece, at, bytes);
+    if (at > 0 && !neighbours.MayMerge(last, c.code)) merger.Run(find, emit);
+    const std::string_view text = piece.substr(at, c.bytes);
+    merger.Append(text, id_of(text));
+    last = c.code;
+    at += c.bytes;
   }
+  merger.Run(find, emit);
 }
 
 // Pairs of token ids to what they merge to.
@@ -151,21 +209,17 @@ class BpeModel : public TokenModel {
       ids->push_back(id);
       return;
     }
-    std::vector<Symbol> symbols;
-    symbols.reserve(piece.size());
-    for (size_t at = 0; at < piece.size();) {
-      const size_t bytes = vocab_.byte_alphabet ? 1 : DecodeUtf8(piece, at).bytes;
-      const std::string_view text = piece.substr(at, bytes);
-      const int32_t id =
-          vocab_.byte_alphabet ? byte_ids_[static_cast<uint8_t>(piece[at])] : index_.Find(text);
-      Append(text, id, &symbols);
-      at += bytes;
-    }
-    MergeAll(&symbols, [this](const Symbol& a, const Symbol& b) -> std::optional<Pair> {
-      const Pair* pair = pairs_.Find(a.id, b.id);
-      return pair != nullptr ? std::optional(*pair) : std::nullopt;
-    });
-    Emit(symbols, fallback_, ids);
+    const bool bytes = vocab_.byte_alphabet;
+    EncodeSegments(
+        piece, bytes, neighbours_,
+        [&](std::string_view text) {
+          return bytes ? byte_ids_[static_cast<uint8_t>(text[0])] : index_.Find(text);
+        },
+        [this](const Symbol& a, const Symbol& b) -> std::optional<Pair> {
+          const Pair* pair = pairs_.Find(a.id, b.id);
+          return pair != nullptr ? std::optional(*pair) : std::nullopt;
+        },
+        fallback_, ids);
   }
 
  private:
@@ -184,6 +238,9 @@ class BpeModel : public TokenModel {
     }
     if (IsTextToken(vocab_.types[static_cast<size_t>(whole)])) {
       pairs_.Add(left, right, {static_cast<uint32_t>(i), whole});
+      std::string spelled = text;
+      if (vocab_.byte_alphabet && !FromByteAlphabet(text, &spelled)) return;
+      neighbours_.Add(spelled, vocab_.byte_alphabet);
     }
   }
 
@@ -200,6 +257,7 @@ class BpeModel : public TokenModel {
   TokenIndex index_;
   Fallback fallback_;
   PairMap pairs_;
+  Neighbours neighbours_;
   std::array<int32_t, 256> byte_ids_;
 };
 
@@ -213,31 +271,31 @@ uint32_t RankOfScore(float score) {
 class SentencePieceModel : public TokenModel {
  public:
   explicit SentencePieceModel(const Vocab& vocab)
-      : vocab_(vocab), index_(IndexTextTokens(vocab)), fallback_(vocab) {}
+      : vocab_(vocab), index_(IndexTextTokens(vocab)), fallback_(vocab) {
+    for (size_t id = 0; id < vocab.tokens.size(); ++id) {
+      if (IsTextToken(vocab.types[id])) neighbours_.Add(vocab.tokens[id], false);
+    }
+  }
 
   void Encode(std::string_view piece, std::vector<int32_t>* ids) const override {
     const size_t longest = std::min(index_.longest(), kMaxMatchedBytes);
-    std::vector<Symbol> symbols;
-    symbols.reserve(piece.size());
-    for (size_t at = 0; at < piece.size();) {
-      const std::string_view text = piece.substr(at, DecodeUtf8(piece, at).bytes);
-      Append(text, index_.Find(text), &symbols);
-      at += text.size();
-    }
-    MergeAll(&symbols, [&](const Symbol& a, const Symbol& b) -> std::optional<Pair> {
-      const size_t bytes = a.text.size() + b.text.size();
-      if (bytes > longest) return std::nullopt;
-      const int32_t id = index_.Find({a.text.data(), bytes});
-      if (id < 0) return std::nullopt;
-      return Pair{RankOfScore(vocab_.scores[static_cast<size_t>(id)]), id};
-    });
-    Emit(symbols, fallback_, ids);
+    EncodeSegments(
+        piece, false, neighbours_, [this](std::string_view text) { return index_.Find(text); },
+        [&](const Symbol& a, const Symbol& b) -> std::optional<Pair> {
+          const size_t bytes = a.text.size() + b.text.size();
+          if (bytes > longest) return std::nullopt;
+          const int32_t id = index_.Find({a.text.data(), bytes});
+          if (id < 0) return std::nullopt;
+          return Pair{RankOfScore(vocab_.scores[static_cast<size_t>(id)]), id};
+        },
+        fallback_, ids);
   }
 
  private:
   const Vocab& vocab_;
   TokenIndex index_;
   Fallback fallback_;
+  Neighbours neighbours_;
 };
 
 }  // namespace
