@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace lockstep {
 
@@ -16,7 +17,8 @@ float NormFactor(float square_sum, int64_t count, float s, float eps) {
   double scale = s;
   double mean = square_sum / static_cast<double>(count) / (scale * scale);
   double root = std::sqrt(mean + eps);
-  return root == 0 ? 0.0f : static_cast<float>(1 / root / scale);
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return root == 0 ? 0.0f : static_cast<float>(std::min(1 / root / scale, kMost));
 }
 
 }  // namespace lockstep

@@ -11,7 +11,8 @@ namespace lockstep {
 float RangeScale(int32_t max_abs_bits);
 
 // The f32 nearest to 1 / (s sqrt(square_sum / (count s^2) + eps)), computed in double: what turns s*x into x over its
-// root mean square (count: elements) or its length (count: 1). 0 where the root is 0.
+// root mean square (count: elements) or its length (count: 1). 0 where the root is 0; never infinite, so that the
+// deviations of a constant row stay 0.
 float NormFactor(float square_sum, int64_t count, float s, float eps);
 
 }  // namespace lockstep
