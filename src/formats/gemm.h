@@ -66,6 +66,9 @@ int64_t SegmentLength(int64_t size, int64_t unit);
 // Bytes of scratch a thread needs for any MatMulTask.
 inline constexpr size_t kMatMulScratchBytes = 192 * 1024;
 
+// Does one task; kernels are lockstep::<isa>::MatMul.
+using MatMulFn = void(const MatMulTask& task);
+
 // Sums values[0 .. count) in the left-complete binary tree: the left half is the largest power of
 // two below count.
 float SegmentTree(std::span<const float> values);

@@ -1,13 +1,16 @@
-// The kernels' entry of matrix multiplication, one for each instruction set.
+// The kernels of matrix multiplication, one for each instruction set of this build.
 #pragma once
 
 #include "formats/gemm.h"
+#include "simd/isa.h"
 
 namespace lockstep {
 
-namespace portable { void MatMul(const MatMulTask& task); }
-namespace avx2 { void MatMul(const MatMulTask& task); }
-namespace avx512 { void MatMul(const MatMulTask& task); }
-namespace neon { void MatMul(const MatMulTask& task); }
+#define LOCKSTEP_DECLARE(name, enumerator) \
+  namespace name {                         \
+  MatMulFn MatMul;                         \
+  }
+LOCKSTEP_FOR_EACH_ISA(LOCKSTEP_DECLARE)
+#undef LOCKSTEP_DECLARE
 
 }  // namespace lockstep

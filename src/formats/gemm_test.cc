@@ -73,13 +73,10 @@ std::vector<std::byte> RandomRows(const Format& format, int64_t n, int64_t k, st
 }
 
 void RunMatMul(Isa isa, const MatMulTask& task) {
-  switch (isa) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::MatMul(task);
-    case Isa::kAvx2: return avx2::MatMul(task);
-#endif
-    default: return portable::MatMul(task);
-  }
+#define LOCKSTEP_TRY(name, enumerator) \
+  if (isa == Isa::enumerator) return name::MatMul(task);
+  LOCKSTEP_FOR_EACH_ISA(LOCKSTEP_TRY)
+#undef LOCKSTEP_TRY
 }
 
 struct Case {

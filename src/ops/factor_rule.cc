@@ -1,11 +1,14 @@
 #include "ops/factor_rule.h"
 
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 
 namespace lockstep {
 namespace {
+
+bool IsRun(char letter) { return letter == '*' || letter == '+'; }
 
 FactorRule::Term ParseTerm(std::string_view text, std::string_view rule) {
   FactorRule::Term term;
@@ -15,7 +18,7 @@ FactorRule::Term ParseTerm(std::string_view text, std::string_view rule) {
       LOCKSTEP_CHECK(!term.empty(), "rule '{}': '!' without a factor", rule);
       term.back().whole = true;
     } else {
-      LOCKSTEP_CHECK((c >= 'a' && c <= 'z') || c == '*', "rule '{}': '{}'", rule, c);
+      LOCKSTEP_CHECK((c >= 'a' && c <= 'z') || IsRun(c), "rule '{}': '{}'", rule, c);
       term.push_back({c, false});
     }
   }
@@ -39,20 +42,35 @@ struct Bindings {
 };
 
 void BindTerm(std::string_view who, const FactorRule::Term& term, const Shape& shape, size_t operand, Bindings& bound) {
-  const bool has_run = std::ranges::any_of(term, [](const auto& f) { return f.letter == '*'; });
-  const size_t fixed = term.size() - (has_run ? 1 : 0);
-  if (shape.rank() < fixed || (!has_run && shape.rank() != fixed)) {
-    throw Refused("{}: operand {}: expected {}{} axes, found {}", who, operand, has_run ? "at least " : "", fixed,
+  // All but one run have a known length; what the other operands and letters leave is the length of that one.
+  size_t fixed = 0;
+  bool open = false;
+  for (const auto& factor : term) {
+    auto run = bound.runs.find(factor.letter);
+    if (run != bound.runs.end()) {
+      fixed += run->second.size();
+    } else if (IsRun(factor.letter)) {
+      LOCKSTEP_CHECK(!open, "{}: two runs of unknown length in operand {}", who, operand);
+      open = true;
+    } else {
+      ++fixed;
+    }
+  }
+  if (shape.rank() < fixed || (!open && shape.rank() != fixed)) {
+    throw Refused("{}: operand {}: expected {}{} axes, found {}", who, operand, open ? "at least " : "", fixed,
                   shape.ToString());
   }
   size_t at = 0;
   for (const auto& factor : term) {
-    if (factor.letter == '*') {
-      std::vector<Axis> run(shape.begin() + at, shape.begin() + at + shape.rank() - fixed);
-      at += run.size();
-      auto [it, fresh] = bound.runs.try_emplace('*', run);
-      if (!fresh && it->second != run) {
-        throw Refused("{}: operand {}: {} does not match the other operands", who, operand, shape.ToString());
+    if (IsRun(factor.letter)) {
+      auto [it, fresh] = bound.runs.try_emplace(factor.letter);
+      const size_t length = fresh ? shape.rank() - fixed : it->second.size();
+      std::vector<Axis> run(shape.begin() + at, shape.begin() + at + length);
+      at += length;
+      if (fresh) {
+        it->second = run;
+      } else if (it->second != run) {
+        throw Refused("{}: operand {}: {} does not match the operands before it", who, operand, shape.ToString());
       }
       continue;
     }
@@ -72,21 +90,24 @@ FactorRule::FactorRule(std::string_view text) {
   const size_t arrow = text.find("->");
   LOCKSTEP_CHECK(arrow != std::string_view::npos, "rule '{}': no arrow", text);
   inputs_ = ParseTerms(text.substr(0, arrow), text);
-  outputs_ = ParseTerms(text.substr(arrow + 2), text);
+  if (text.find_first_not_of(' ', arrow + 2) != std::string_view::npos) {
+    outputs_ = ParseTerms(text.substr(arrow + 2), text);
+  }
 }
 
-std::vector<Shape> FactorRule::Infer(std::string_view who, std::span<const Shape> operands) const {
+std::vector<Shape> FactorRule::Infer(std::string_view who, std::span<const Shape> operands, const OwnAxes& own) const {
   if (operands.size() != inputs_.size()) {
     throw Refused("{}: expected {} operands, found {}", who, inputs_.size(), operands.size());
   }
   Bindings bound;
+  for (const auto& [letter, axis] : own) bound.axes.try_emplace(letter, axis, size_t{0});
   for (size_t i = 0; i < operands.size(); ++i) BindTerm(who, inputs_[i], operands[i], i, bound);
   std::vector<Shape> shapes;
   for (const Term& term : outputs_) {
     Shape shape;
     for (const Factor& factor : term) {
-      if (factor.letter == '*') {
-        for (const Axis& axis : bound.runs['*']) shape.Append(axis);
+      if (IsRun(factor.letter)) {
+        for (const Axis& axis : bound.runs[factor.letter]) shape.Append(axis);
       } else {
         auto it = bound.axes.find(factor.letter);
         LOCKSTEP_CHECK(it != bound.axes.end(), "{}: factor {} of the output is in no operand", who, factor.letter);

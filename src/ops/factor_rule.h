@@ -1,7 +1,7 @@
 // Factor rules: the whole sharding rule of an operation as one line, "tk, fk -> tf".
 //
-// Each letter is a *factor*: a dimension shared by every operand that carries the letter. `*` stands for any run of factors,
-// the same run wherever it appears. `!` marks a factor that must stay whole on a rank. Letters are local to the
+// Each letter is a *factor*: a dimension shared by every operand that carries the letter. `*` and `+` stand for runs of any number of
+// factors, the same run wherever they appear. `!` marks a factor that must stay whole on a rank. Letters are local to the
 // rule: they bind to whatever axes the operands have. Today a rule checks shapes and gives the output's; the sharder reads the
 // same rule.
 #pragma once
@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tensor/axis.h"
@@ -18,7 +19,7 @@ namespace lockstep {
 class FactorRule {
  public:
   struct Factor {
-    char letter;  // '*' for a run of factors
+    char letter;  // '*' or '+' for a run of factors
     bool whole;
   };
   using Term = std::vector<Factor>;
@@ -31,7 +32,9 @@ class FactorRule {
 
   // Binds the operands' axes to the factors and returns the output shapes. Throws Refused "WHO: axis f is 14336 in operand 0 but
   // 11008 in operand 2" where sizes disagree, and where an operand has another number of axes.
-  std::vector<Shape> Infer(std::string_view who, std::span<const Shape> operands) const;
+  // `own`: axes of factors that no operand carries, of the operation's own making.
+  using OwnAxes = std::vector<std::pair<char, Axis>>;
+  std::vector<Shape> Infer(std::string_view who, std::span<const Shape> operands, const OwnAxes& own = {}) const;
 
  private:
   std::vector<Term> inputs_, outputs_;

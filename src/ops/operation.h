@@ -13,6 +13,7 @@
 #include "base/thread_team.h"
 #include "formats/gemm.h"
 #include "ops/attention.h"
+#include "ops/factor_rule.h"
 #include "ops/kernels.h"
 #include "tensor/axis.h"
 
@@ -26,6 +27,7 @@ enum class OperandKind {
   kVector,     // a weight [n] as f32
   kTable,      // a weight [v, n] read by rows, as the file stores it
   kState,      // cached K or V of one layer
+  kTokens,     // the batch's token ids
 };
 
 struct Rows {
@@ -49,10 +51,10 @@ struct StateView {
 using Operand =
     std::variant<std::monostate, Rows, QuantizedRows, const PackedMatrix*, std::span<const float>, Table, StateView>;
 
-// One token of a batch.
-struct BatchRow {
-  int32_t token = 0;
-  AttentionRow place;  // its sequence's pages and its position
+// The tokens of a batch: what they are, and where their sequences lie.
+struct BatchRows {
+  std::span<const int32_t> tokens;      // [t]
+  std::span<const AttentionRow> places;  // [t]
 };
 
 // The first thing that went wrong in a run: which step met a number that is not finite, at which row of the batch.
@@ -96,13 +98,13 @@ struct StepContext {
   Split split;  // kTokens or kColumns where the operation can do either
   std::span<const Operand> in;
   std::span<const Operand> out;
-  std::span<const BatchRow> rows;       // the rows this step computes
-  std::span<const int32_t> row_index;   // their places in the whole batch
+  BatchRows rows;                        // the rows this step computes
+  std::span<const int32_t> row_index;    // their places in the whole batch
   std::span<std::byte> scratch;         // this thread's own
   FaultLog* faults;
   int32_t step;                         // for the fault log
 
-  int64_t tokens() const { return static_cast<int64_t>(rows.size()); }
+  int64_t tokens() const { return static_cast<int64_t>(rows.places.size()); }
   const Rows& in_rows(size_t i) const { return std::get<Rows>(in[i]); }
   const Rows& out_rows(size_t i = 0) const { return std::get<Rows>(out[i]); }
   // This thread's part of [0, size), cut at multiples of unit.
@@ -118,12 +120,14 @@ class Operation {
   virtual std::string_view rule() const = 0;
   // "eps=1e-06", empty where there are none.
   virtual std::string attributes() const { return ""; }
+  // Axes of factors that no operand carries.
+  virtual FactorRule::OwnAxes own_axes() const { return {}; }
   virtual OperandKind operand(size_t) const { return OperandKind::kRows; }
   // Whether the step writes a state, so that all rows of a batch must take part in it.
   virtual bool writes_state() const { return false; }
   virtual Split split() const = 0;
-  // Bytes of scratch a thread needs.
-  virtual size_t scratch_bytes() const { return 0; }
+  // Bytes of scratch a thread needs for these operands.
+  virtual size_t scratch_bytes(std::span<const Operand>) const { return 0; }
   // Does this thread's share.
   virtual void Run(const StepContext& step) const = 0;
 

@@ -1,0 +1,40 @@
+#include "exec/kv_pool.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+KvLayout LayoutOf(const StateSpec& state, const KvTypes& types) {
+  return {state.kv_heads, state.dk, state.dv, types.k, types.v};
+}
+
+int64_t Aligned(int64_t bytes) { return RoundUp(bytes, static_cast<int64_t>(kMemoryAlignment)); }
+
+}  // namespace
+
+int64_t KvPool::PageBytes(const std::vector<StateSpec>& states, const KvTypes& types) {
+  int64_t bytes = 0;
+  for (const StateSpec& state : states) {
+    const KvLayout layout = LayoutOf(state, types);
+    bytes += Aligned(layout.k_bytes()) + Aligned(layout.v_bytes());
+  }
+  return bytes;
+}
+
+KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64_t pages) : pages_(pages) {
+  for (const Format* type : {types.k, types.v}) {
+    if (!IsKvType(*type)) throw Refused("cache type: expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl, found {}", type->name);
+  }
+  layouts_.reserve(states.size());
+  for (const StateSpec& state : states) {
+    layouts_.push_back(LayoutOf(state, types));
+    const int64_t k_offset = page_bytes_, v_offset = k_offset + Aligned(layouts_.back().k_bytes());
+    page_bytes_ = v_offset + Aligned(layouts_.back().v_bytes());
+    views_.push_back({&layouts_.back(), k_offset, v_offset});
+  }
+  buffer_ = Buffer(Size(static_cast<uint64_t>(pages)) * Size(static_cast<uint64_t>(page_bytes_)), "KV cache");
+}
+
+}  // namespace lockstep

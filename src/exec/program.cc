@@ -1,0 +1,240 @@
+#include "exec/program.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+int64_t RowElements(const Shape& shape) {
+  return static_cast<int64_t>(shape.Count().value_or(0)) / shape[0].size;
+}
+
+int64_t SlotBytes(const Slot& slot, int64_t rows) {
+  if (!slot.quantized) return RoundUp(rows * slot.width * 4, 64);
+  const int64_t blocks = slot.width / kBlockK;
+  return RoundUp(rows * slot.width, 64) + RoundUp(rows * blocks * 4, 64) + 2 * RoundUp(rows * blocks * 12, 64);
+}
+
+std::string_view SplitName(Split split) {
+  switch (split) {
+    case Split::kTokens: return "tokens";
+    case Split::kColumns: return "columns";
+    default: return "own";
+  }
+}
+
+}  // namespace
+
+Program::Program(const Graph& graph, const std::function<bool(ValueId)>& quantized, const ProgramOptions& options)
+    : options_(options) {
+  if (options.logits) kept_.push_back(graph.logits);
+  if (options.hidden) {
+    kept_.insert(kept_.end(), graph.hidden.begin(), graph.hidden.end());
+    kept_.push_back(graph.final_hidden);
+  }
+  FindDemand(graph);
+  Lower(graph, quantized);
+  PlaceBarriers();
+  PlaceBuffers();
+}
+
+void Program::FindDemand(const Graph& graph) {
+  demand_.assign(graph.values.size(), Demand::kNone);
+  for (ValueId id : kept_) demand_[static_cast<size_t>(id)] = Demand::kOutputs;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const Demand demand = node->op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node->output)];
+    for (ValueId id : node->inputs) {
+      Demand& of_input = demand_[static_cast<size_t>(id)];
+      of_input = std::max(of_input, demand);
+    }
+  }
+}
+
+int32_t Program::AddSlot(ValueId value, RowSet rows, bool quantized, int64_t width) {
+  slots_.push_back({value, rows, quantized, width});
+  return static_cast<int32_t>(slots_.size()) - 1;
+}
+
+int32_t Program::FindSlot(ValueId value, RowSet rows, bool quantized) const {
+  auto at = std::ranges::find_if(slots_, [&](const Slot& slot) {
+    return slot.value == value && slot.rows == rows && slot.quantized == quantized;
+  });
+  return at == slots_.end() ? -1 : static_cast<int32_t>(at - slots_.begin());
+}
+
+int32_t Program::result(ValueId value) const {
+  return std::ranges::find(kept_, value) == kept_.end() ? -1 : FindSlot(value, RowSet::kOutputs, false);
+}
+
+void Program::AddStep(Step step) {
+  const auto index = static_cast<int32_t>(steps_.size());
+  for (int32_t slot : step.in) {
+    if (slot >= 0) slots_[static_cast<size_t>(slot)].last_use = index;
+  }
+  if (step.out >= 0) {
+    slots_[static_cast<size_t>(step.out)].defined = index;
+    slots_[static_cast<size_t>(step.out)].last_use = index;
+  }
+  steps_.push_back(std::move(step));
+}
+
+int32_t Program::SlotOf(const Graph& graph, ValueId value, RowSet rows, bool quantized) {
+  int32_t found = FindSlot(value, rows, quantized);
+  if (found >= 0) return found;
+  const std::string& name = graph.value(value).name;
+  const int64_t width = RowElements(graph.value(value).shape);
+  Step step;
+  step.rows = rows;
+  step.in_values = {value};
+  if (quantized) {
+    step.in = {SlotOf(graph, value, rows, false)};
+    step.op = MakeQuantize();
+    step.name = name + ".q8";
+  } else {
+    LOCKSTEP_CHECK(rows == RowSet::kOutputs, "{} is read before it is written", name);
+    step.in = {SlotOf(graph, value, RowSet::kAll, false)};
+    step.op = MakeSelectRows();
+    step.name = name + ".selected";
+  }
+  step.out = AddSlot(value, rows, quantized, width);
+  const int32_t slot = step.out;
+  AddStep(std::move(step));
+  return slot;
+}
+
+void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quantized) {
+  for (const Node& node : graph.nodes) {
+    const Demand demand = node.op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node.output)];
+    if (demand == Demand::kNone) continue;
+    Step step;
+    step.op = node.op;
+    step.rows = demand == Demand::kAll ? RowSet::kAll : RowSet::kOutputs;
+    step.in_values = node.inputs;
+    const bool codes = std::ranges::any_of(node.inputs, [&](ValueId id) {
+      return graph.value(id).kind == Value::Kind::kWeight && node.op->operand(1) == OperandKind::kMatrix && quantized(id);
+    });
+    for (ValueId id : node.inputs) {
+      const bool computed = graph.value(id).kind == Value::Kind::kComputed;
+      step.in.push_back(computed ? SlotOf(graph, id, step.rows, codes) : -1);
+    }
+    if (node.output != kNoValue) {
+      step.name = graph.value(node.output).name;
+      step.out = AddSlot(node.output, step.rows, false, RowElements(graph.value(node.output).shape));
+    } else {
+      step.name = fmt::format("blk.{}.{}", node.layer, node.op->name());
+    }
+    AddStep(std::move(step));
+  }
+  // Results of which all rows were computed.
+  for (ValueId id : kept_) SlotOf(graph, id, RowSet::kOutputs, false);
+  for (ValueId id : kept_) {
+    slots_[static_cast<size_t>(result(id))].last_use = static_cast<int32_t>(steps_.size());
+  }
+}
+
+void Program::PlaceBarriers() {
+  // What each slot's writer did, for slots written since the last barrier.
+  struct Written {
+    Split split;
+    RowSet rows;
+    int64_t width;
+  };
+  std::vector<std::pair<int32_t, Written>> fresh;
+  bool state_written = false;
+  for (Step& step : steps_) {
+    const Split wanted = step.op->split();
+    std::vector<Written> inputs;
+    for (int32_t slot : step.in) {
+      for (const auto& [written_slot, written] : fresh) {
+        if (written_slot == slot) inputs.push_back(written);
+      }
+    }
+    const int64_t width = step.out >= 0 ? slots_[static_cast<size_t>(step.out)].width : 0;
+    // A thread may go on where it reads only what it wrote itself: same rows, dealt in the same way.
+    auto own_part = [&](Split split) {
+      return (split == Split::kTokens || split == Split::kColumns) && std::ranges::all_of(inputs, [&](const Written& w) {
+        return w.split == split && w.rows == step.rows && (split == Split::kTokens || w.width == width);
+      });
+    };
+    bool barrier = !inputs.empty();
+    step.split = wanted;
+    if (wanted == Split::kEither) {
+      step.split = !inputs.empty() ? inputs[0].split : Split::kColumns;
+      barrier = !own_part(step.split);
+      if (barrier) step.split = Split::kColumns;
+    } else if (wanted == Split::kTokens) {
+      barrier = !own_part(Split::kTokens);
+    }
+    bool reads_state = false;
+    for (size_t i = 0; i < step.in.size(); ++i) reads_state |= step.op->operand(i) == OperandKind::kState;
+    if (state_written && reads_state) barrier = true;
+    step.barrier = barrier;
+    if (barrier) {
+      fresh.clear();
+      state_written = false;
+    }
+    if (step.out >= 0) fresh.push_back({step.out, {step.split, step.rows, width}});
+    if (step.op->writes_state()) state_written = true;
+  }
+}
+
+void Program::PlaceBuffers() {
+  const auto count = static_cast<int32_t>(steps_.size());
+  // A buffer is free from the first barrier after its last use: until then a slow thread may still read it.
+  std::vector<int32_t> free_from(static_cast<size_t>(count) + 1, count + 1);
+  int32_t next = count + 1;
+  for (int32_t i = count; i-- > 0;) {
+    free_from[static_cast<size_t>(i)] = next;
+    if (steps_[static_cast<size_t>(i)].barrier) next = i;
+  }
+  std::vector<size_t> order(slots_.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return slots_[i].defined; });
+  std::vector<const Slot*> placed;
+  auto end_of = [&](const Slot& slot) { return free_from[static_cast<size_t>(slot.last_use)]; };
+  for (size_t i : order) {
+    Slot& slot = slots_[i];
+    slot.bytes = SlotBytes(slot, slot.rows == RowSet::kAll ? options_.max_tokens : options_.max_outputs);
+    // The lowest gap among the buffers that live while this one does.
+    std::vector<const Slot*> living;
+    for (const Slot* other : placed) {
+      if (end_of(*other) > slot.defined) living.push_back(other);
+    }
+    std::ranges::sort(living, {}, [](const Slot* other) { return other->offset; });
+    int64_t offset = 0;
+    for (const Slot* other : living) {
+      if (offset + slot.bytes <= other->offset) break;
+      offset = std::max(offset, other->offset + other->bytes);
+    }
+    slot.offset = offset;
+    arena_bytes_ = std::max(arena_bytes_, offset + slot.bytes);
+    placed.push_back(&slot);
+  }
+}
+
+int64_t Program::barriers() const {
+  return std::ranges::count_if(steps_, [](const Step& step) { return step.barrier; });
+}
+
+std::string Program::Print(const Graph& graph) const {
+  std::string text = fmt::format("{} steps, {} barriers, {} bytes of buffers for {} tokens and {} outputs\n", steps_.size(),
+                                 barriers(), arena_bytes_, options_.max_tokens, options_.max_outputs);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    std::string operands;
+    for (size_t j = 0; j < step.in_values.size(); ++j) {
+      operands += (j == 0 ? "" : ", ") + graph.value(step.in_values[j]).name;
+      if (step.in[j] >= 0 && slots_[static_cast<size_t>(step.in[j])].quantized) operands += ".q8";
+    }
+    text += fmt::format("{}{:4} {} = {}({})  {}, {} rows", step.barrier ? "---- barrier\n" : "", i, step.name, step.op->name(),
+                        operands, SplitName(step.split), step.rows == RowSet::kAll ? "all" : "output");
+    if (step.out >= 0) text += fmt::format("  @{:#x}", slots_[static_cast<size_t>(step.out)].offset);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace lockstep

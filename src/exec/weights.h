@@ -1,0 +1,58 @@
+// Station 6, weights: from the file into the form each operation reads, packed by the threads that will read them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/memory.h"
+#include "base/thread_team.h"
+#include "gguf/gguf_file.h"
+#include "graph/graph.h"
+
+namespace lockstep {
+
+// One weight in one form. A tied embedding is held twice: packed as a matrix, and as the file's own rows.
+struct WeightUse {
+  ValueId value;
+  OperandKind kind;     // kMatrix, kVector or kTable
+  GgufTensor tensor;
+  int64_t rows, width;  // width: numbers in a row
+  int64_t row_begin;    // first of its rows in the tensor
+  const Format* format;
+
+  // Bytes this use takes in memory of its own (tables stay in the file's map).
+  int64_t bytes() const;
+};
+
+// Finds every weight of the graph in the file and checks its shape and type; reads no tensor data. Throws Refused naming the tensor,
+// the shape expected and the shape found.
+std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file);
+
+class WeightStore {
+ public:
+  // Called with bytes done and bytes in all.
+  using Progress = std::function<void(int64_t done, int64_t all)>;
+
+  // Reads and packs all weights. The file must outlive the store. Throws Refused naming tensor, row and column of a weight that is not
+  // finite, Failed where memory is short.
+  WeightStore(std::vector<WeightUse> uses, const GgufFile& file, ThreadTeam& team, const Progress& progress);
+
+  Operand Get(ValueId value, OperandKind kind) const;
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  using Key = std::pair<ValueId, OperandKind>;
+
+  void LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
+  void LoadVector(const WeightUse& use, const GgufFile& file);
+
+  std::map<Key, Operand> operands_;
+  std::vector<std::unique_ptr<PackedMatrix>> matrices_;
+  std::vector<Buffer> buffers_;
+  std::vector<std::vector<float>> vectors_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace lockstep

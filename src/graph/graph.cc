@@ -1,0 +1,97 @@
+#include "graph/graph.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace lockstep {
+
+std::string Graph::Print() const {
+  size_t width = 0;
+  for (const Node& node : nodes) {
+    if (node.output != kNoValue) width = std::max(width, value(node.output).name.size());
+  }
+  std::string text;
+  for (const Node& node : nodes) {
+    std::string operands;
+    for (ValueId id : node.inputs) operands += (operands.empty() ? "" : ", ") + value(id).name;
+    const std::string attributes = node.op->attributes();
+    text += fmt::format("{:<{}} = {}({}){}{}{}{}\n", node.output == kNoValue ? "" : value(node.output).name, width,
+                        node.op->name(), operands, attributes.empty() ? "" : " {", attributes,
+                        attributes.empty() ? "" : "}",
+                        node.output == kNoValue ? "" : "  " + value(node.output).shape.ToString());
+  }
+  return text;
+}
+
+GraphBuilder::GraphBuilder(std::string name) {
+  graph_.name = std::move(name);
+  Value tokens;
+  tokens.kind = Value::Kind::kTokens;
+  tokens.name = "tokens";
+  // The number of tokens belongs to a batch, not to a graph.
+  tokens.shape = {Axis{'t', 1, 1}};
+  graph_.values.push_back(tokens);
+  graph_.tokens = 0;
+}
+
+std::string GraphBuilder::NameIn(std::string_view name) const {
+  return layer_ < 0 ? std::string(name) : fmt::format("blk.{}.{}", layer_, name);
+}
+
+ValueId GraphBuilder::Weight(const WeightSource& source, const Shape& shape) {
+  for (size_t i = 0; i < graph_.values.size(); ++i) {
+    const Value& value = graph_.values[i];
+    if (value.kind == Value::Kind::kWeight && value.source.tensor == source.tensor &&
+        value.source.row_begin == source.row_begin && value.shape == shape) {
+      return static_cast<ValueId>(i);
+    }
+  }
+  Value value;
+  value.kind = Value::Kind::kWeight;
+  value.name = source.row_begin == 0 && source.file_rows == 0 ? source.tensor
+                                                              : fmt::format("{}[{}..]", source.tensor, source.row_begin);
+  value.shape = shape;
+  value.source = source;
+  graph_.values.push_back(value);
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId GraphBuilder::State(std::string_view name, int64_t kv_heads, int64_t dk, int64_t dv) {
+  graph_.states.push_back({NameIn(name), kv_heads, dk, dv});
+  for (bool is_key : {true, false}) {
+    Value value;
+    value.kind = Value::Kind::kState;
+    value.name = NameIn(name) + (is_key ? ".k" : ".v");
+    value.shape = {Axis{'s', 1, kPageTokens}, Axis{'g', kv_heads, 1}, Axis{'d', is_key ? dk : dv, is_key ? dk : dv}};
+    value.state_slot = static_cast<int32_t>(graph_.states.size()) - 1;
+    graph_.values.push_back(value);
+  }
+  return static_cast<ValueId>(graph_.values.size() - 2);
+}
+
+ValueId GraphBuilder::Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs) {
+  const std::string full_name = NameIn(name);
+  std::vector<Shape> shapes;
+  for (ValueId id : inputs) shapes.push_back(shape(id));
+  const FactorRule rule(op->rule());
+  const std::vector<Shape> outputs = rule.Infer(fmt::format("{}: {}", graph_.name, full_name), shapes, op->own_axes());
+  Node node{std::move(op), std::move(inputs), kNoValue, layer_};
+  if (!outputs.empty()) {
+    Value value;
+    value.name = full_name;
+    value.shape = outputs[0];
+    graph_.values.push_back(value);
+    node.output = static_cast<ValueId>(graph_.values.size() - 1);
+  }
+  graph_.nodes.push_back(std::move(node));
+  return graph_.nodes.back().output;
+}
+
+Graph GraphBuilder::Finish(ValueId final_hidden, ValueId logits) {
+  graph_.final_hidden = final_hidden;
+  graph_.logits = logits;
+  return std::move(graph_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+// Station 3, the graph: what a model computes, with named axes, and nothing of where or how.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/operations.h"
+
+namespace lockstep {
+
+using ValueId = int32_t;
+inline constexpr ValueId kNoValue = -1;
+
+// A weight as the file holds it. A matrix [n.., k..] lies as rows of k; a fused tensor gives several weights, each a run of its rows.
+struct WeightSource {
+  std::string tensor;     // name in the file
+  int64_t row_begin = 0;  // first of this weight's rows
+  int64_t file_rows = 0;  // rows of the whole tensor, 0: as many as the weight has
+};
+
+struct Value {
+  enum class Kind { kTokens, kWeight, kState, kComputed };
+  Kind kind = Kind::kComputed;
+  std::string name;  // "blk.3.q", for prints and errors
+  Shape shape;
+  WeightSource source;     // weights
+  int32_t state_slot = -1;  // states: index into Graph::states
+};
+
+// K and V of one layer.
+struct StateSpec {
+  std::string name;
+  int64_t kv_heads = 0, dk = 0, dv = 0;
+};
+
+struct Node {
+  OperationPtr op;
+  std::vector<ValueId> inputs;
+  ValueId output = kNoValue;  // none for operations that only write a state
+  int32_t layer = -1;
+};
+
+struct Graph {
+  std::string name;  // of the architecture
+  std::vector<Value> values;
+  std::vector<Node> nodes;  // in the order they were stated, which is an order of execution
+  std::vector<StateSpec> states;
+  ValueId tokens = kNoValue;
+  ValueId logits = kNoValue;           // [t, v]
+  std::vector<ValueId> hidden;         // the residual stream after the embedding and after each layer, [t, k]
+  ValueId final_hidden = kNoValue;     // after the final norm
+
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  // One line a node: "blk.0.q  = linear(blk.0.norm, blk.0.attn_q.weight)  [t, g=3, r=3, d=64]".
+  std::string Print() const;
+};
+
+// States a graph. Every call checks its operands against the operation's rule and throws Refused "ARCH: blk.3.q: ..." where they
+// do not fit.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::string name);
+
+  // Names given from here on are "blk.LAYER.NAME".
+  void SetLayer(int32_t layer) { layer_ = layer; }
+  int32_t layer() const { return layer_; }
+
+  ValueId tokens() const { return graph_.tokens; }
+  // A weight with these axes, slowest first. Asking twice for one source gives one value.
+  ValueId Weight(const WeightSource& source, const Shape& shape);
+  ValueId State(std::string_view name, int64_t kv_heads, int64_t dk, int64_t dv);
+  ValueId Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs);
+  const Shape& shape(ValueId id) const { return graph_.value(id).shape; }
+
+  void MarkHidden(ValueId id) { graph_.hidden.push_back(id); }
+  // Ends the graph.
+  Graph Finish(ValueId final_hidden, ValueId logits);
+
+ private:
+  std::string NameIn(std::string_view name) const;
+
+  Graph graph_;
+  int32_t layer_ = -1;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+// Gemma 2 (Riviere et al. 2024): scaled embeddings, norms on both sides of each branch, soft caps, every second layer windowed.
+#include <cmath>
+
+#include "models/decoder.h"
+
+namespace lockstep {
+
+Graph BuildGemma2(const ModelSource& source) {
+  DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
+  spec.post_norms = true;
+  spec.gating.activation = Activation::kGeluTanh;
+  // Files of the 27B model carry no scale of their own: it divides by width over heads instead of the head's width.
+  if (spec.attention_scale == 0 && spec.layers.size() == 46) {
+    spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.width / spec.layers[0].heads));
+  }
+  SetWindowPattern(source, 2, spec);
+  return BuildDecoder(source, spec);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// Gemma 3 text (Kamath et al. 2025): five windowed layers to one that sees all, each kind with its own rope, norms on queries and keys.
+#include <cmath>
+
+#include "models/decoder.h"
+
+namespace lockstep {
+
+Graph BuildGemma3(const ModelSource& source) {
+  DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
+  spec.post_norms = true;
+  spec.qk_norm = true;
+  spec.gating.activation = Activation::kGeluTanh;
+  // As Gemma 2: files of the 27B model carry no scale.
+  if (spec.attention_scale == 0 && spec.layers.size() == 62) {
+    spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.width / spec.layers[0].heads));
+  }
+  // The base default of files without the key is that of the layers that see all.
+  const int64_t n_rot = spec.ropes[0].options.n_rot;
+  spec.ropes[0].options = ReadRopeOptions(source, n_rot, "rope.freq_base", 1000000);
+  RopeSpec local;
+  local.options.n_rot = n_rot;
+  local.options.base = source.FloatOr("rope.freq_base_swa", 10000);
+  spec.ropes.push_back(local);
+  SetWindowPattern(source, 6, spec);
+  for (LayerSpec& layer : spec.layers) layer.rope = layer.window != 0 ? 1 : 0;
+  return BuildDecoder(source, spec);
+}
+
+}  // namespace lockstep

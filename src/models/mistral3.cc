@@ -1,0 +1,13 @@
+// Mistral 3 and Ministral 3: Llama with YaRN and an attention temperature that grows with position.
+#include "models/decoder.h"
+
+namespace lockstep {
+
+Graph BuildMistral3(const ModelSource& source) {
+  DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kPairs);
+  spec.temperature_beta = source.FloatOr("attention.temperature_scale", 0);
+  spec.temperature_length = source.OptionalCount("attention.temperature_length").value_or(spec.ropes[0].options.original_context);
+  return BuildDecoder(source, spec);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#include "models/models.h"
+
+#include "base/error.h"
+
+namespace lockstep {
+
+// X(function, "general.architecture")
+#define LOCKSTEP_FOR_EACH_ARCHITECTURE(X) \
+  X(Gemma2, "gemma2")                     \
+  X(Gemma3, "gemma3")                     \
+  X(Granite, "granite")                   \
+  X(Llama, "llama")                       \
+  X(Mistral3, "mistral3")                 \
+  X(Phi3, "phi3")                         \
+  X(Qwen2, "qwen2")                       \
+  X(Qwen3, "qwen3")
+
+#define LOCKSTEP_DECLARE(function, name) Graph Build##function(const ModelSource& source);
+LOCKSTEP_FOR_EACH_ARCHITECTURE(LOCKSTEP_DECLARE)
+#undef LOCKSTEP_DECLARE
+
+std::span<const Architecture> Architectures() {
+#define LOCKSTEP_ROW(function, name) {name, Build##function},
+  static constexpr Architecture kRows[] = {LOCKSTEP_FOR_EACH_ARCHITECTURE(LOCKSTEP_ROW)};
+#undef LOCKSTEP_ROW
+  return kRows;
+}
+
+Graph BuildGraph(const ModelSource& source) {
+  std::string known;
+  for (const Architecture& row : Architectures()) {
+    if (row.name == source.architecture()) return row.build(source);
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  throw Refused("{}: general.architecture: expected one of {}, found \"{}\"", Printable(source.file().name(), 4096), known,
+                Printable(source.architecture()));
+}
+
+}  // namespace lockstep

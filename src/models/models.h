@@ -1,0 +1,23 @@
+// The architectures this engine knows: one file and one row each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "models/source.h"
+
+namespace lockstep {
+
+struct Architecture {
+  std::string_view name;  // general.architecture of the file
+  Graph (*build)(const ModelSource& source);
+};
+
+// By ascending name.
+std::span<const Architecture> Architectures();
+
+// States the graph of a file. Throws Refused naming the architecture and the known ones, or the key or tensor that does not fit.
+Graph BuildGraph(const ModelSource& source);
+
+}  // namespace lockstep

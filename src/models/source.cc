@@ -1,0 +1,70 @@
+#include "models/source.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint64_t kMostCount = uint64_t{1} << 31;
+
+}  // namespace
+
+ModelSource::ModelSource(const GgufFile& file, const ModelOptions& options)
+    : file_(file), architecture_(file.metadata().Required<std::string>("general.architecture")), options_(options) {}
+
+int64_t ModelSource::Count(std::string_view key, uint64_t min) const {
+  return metadata().Required<int64_t>(Key(key), {static_cast<int64_t>(min), kMostCount});
+}
+
+std::optional<int64_t> ModelSource::OptionalCount(std::string_view key, uint64_t min) const {
+  return metadata().Optional<int64_t>(Key(key), {static_cast<int64_t>(min), kMostCount});
+}
+
+float ModelSource::Float(std::string_view key) const { return metadata().Required<float>(Key(key)); }
+
+std::optional<float> ModelSource::OptionalFloat(std::string_view key) const {
+  return metadata().Optional<float>(Key(key));
+}
+
+std::string ModelSource::StringOr(std::string_view key, std::string otherwise) const {
+  return metadata().OptionalOr<std::string>(Key(key), std::move(otherwise));
+}
+
+bool ModelSource::BoolOr(std::string_view key, bool otherwise) const {
+  return metadata().OptionalOr<bool>(Key(key), otherwise);
+}
+
+std::vector<int64_t> ModelSource::CountPerLayer(std::string_view key, int64_t layers, uint64_t min) const {
+  auto counts = OptionalCountPerLayer(key, layers, min);
+  if (!counts) throw Refused("{}: {}: key is missing", Printable(file_.name(), 4096), Key(key));
+  return *counts;
+}
+
+std::optional<std::vector<int64_t>> ModelSource::OptionalCountPerLayer(std::string_view key, int64_t layers,
+                                                                       uint64_t min) const {
+  return metadata().OptionalPerItem<int64_t>(Key(key), static_cast<uint64_t>(layers),
+                                             {static_cast<int64_t>(min), kMostCount});
+}
+
+int64_t ModelSource::RowLength(std::string_view name) const {
+  return static_cast<int64_t>(file_.RequireTensor(name).dims[0]);
+}
+
+int64_t ModelSource::RowCount(std::string_view name) const {
+  return static_cast<int64_t>(file_.RequireTensor(name).rows());
+}
+
+std::vector<float> ModelSource::SmallTensor(std::string_view name) const {
+  const GgufTensor tensor = file_.RequireTensor(name);
+  if (tensor.type->name != "F32" || tensor.elements() > 65536) {
+    throw Refused("{}: {}: expected at most 65536 numbers of type F32, found {} of {}", Printable(file_.name(), 4096),
+                  name, tensor.elements(), tensor.type->name);
+  }
+  std::vector<float> values(tensor.elements());
+  std::memcpy(values.data(), tensor.data.data(), values.size() * sizeof(float));
+  return values;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,409 @@
+#include "ops/operations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/checked.h"
+#include "ops/elementwise.h"
+#include "ops/layer_norm.h"
+#include "ops/quantize_row.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/soft_cap.h"
+#include "simd/scalar_math.h"
+
+namespace lockstep {
+namespace {
+
+// Operations whose output column c needs column c of their inputs only: y = run(kernels, in.., count).
+class Elementwise : public Operation {
+ public:
+  Split split() const override { return Split::kEither; }
+  void Run(const StepContext& step) const override {
+    const Rows& y = step.out_rows();
+    ForShare(step, y.width, [&](int64_t t, int64_t begin, int64_t end) {
+      Apply(step, t, begin, end - begin, y.row(t) + begin);
+    });
+  }
+
+ protected:
+  virtual void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const = 0;
+};
+
+class Add final : public Elementwise {
+ public:
+  std::string_view name() const override { return "add"; }
+  std::string_view rule() const override { return kAddRule; }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    step.kernels.add(step.in_rows(0).row(t) + begin, step.in_rows(1).row(t) + begin, count, y);
+  }
+};
+
+class Mul final : public Elementwise {
+ public:
+  std::string_view name() const override { return "mul"; }
+  std::string_view rule() const override { return kMulRule; }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    step.kernels.mul(step.in_rows(0).row(t) + begin, step.in_rows(1).row(t) + begin, count, y);
+  }
+};
+
+class AddBias final : public Elementwise {
+ public:
+  std::string_view name() const override { return "add_bias"; }
+  std::string_view rule() const override { return "t*, * -> t*"; }
+  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kVector; }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    const auto bias = std::get<std::span<const float>>(step.in[1]);
+    step.kernels.add(step.in_rows(0).row(t) + begin, bias.data() + begin, count, y);
+  }
+};
+
+class Scale final : public Elementwise {
+ public:
+  explicit Scale(float factor) : factor_(factor) {}
+  std::string_view name() const override { return "scale"; }
+  std::string_view rule() const override { return kScaleRule; }
+  std::string attributes() const override { return fmt::format("by={}", factor_); }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    step.kernels.scale(step.in_rows(0).row(t) + begin, factor_, count, y);
+  }
+
+ private:
+  float factor_;
+};
+
+class PositionScale final : public Elementwise {
+ public:
+  PositionScale(float beta, int64_t length) : beta_(beta), length_(length) {}
+  std::string_view name() const override { return "position_scale"; }
+  std::string_view rule() const override { return kScaleRule; }
+  std::string attributes() const override { return fmt::format("beta={} length={}", beta_, length_); }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    const int64_t turns = step.rows.places[static_cast<size_t>(t)].position / length_;
+    const float factor = static_cast<float>(1 + double{beta_} * f64::Log(1.0 + static_cast<double>(turns)));
+    step.kernels.scale(step.in_rows(0).row(t) + begin, factor, count, y);
+  }
+
+ private:
+  float beta_;
+  int64_t length_;
+};
+
+class SoftCapOperation final : public Elementwise {
+ public:
+  explicit SoftCapOperation(float cap) : cap_(cap) {}
+  std::string_view name() const override { return "soft_cap"; }
+  std::string_view rule() const override { return kSoftCapRule; }
+  std::string attributes() const override { return fmt::format("cap={}", cap_); }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    step.kernels.soft_cap(step.in_rows(0).row(t) + begin, count, cap_, y);
+  }
+
+ private:
+  float cap_;
+};
+
+class Activate final : public Elementwise {
+ public:
+  explicit Activate(Activation activation) : activation_(activation) {}
+  std::string_view name() const override { return "activate"; }
+  std::string_view rule() const override { return kActivateRule; }
+  std::string attributes() const override { return std::string(ActivationName(activation_)); }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    step.kernels.activate(activation_, step.in_rows(0).row(t) + begin, count, y);
+  }
+
+ private:
+  Activation activation_;
+};
+
+class ActivateGated final : public Elementwise {
+ public:
+  explicit ActivateGated(const Gating& gating) : gating_(gating) {}
+  std::string_view name() const override { return "activate_gated"; }
+  std::string_view rule() const override { return kActivateGatedRule; }
+  std::string attributes() const override { return std::string(ActivationName(gating_.activation)); }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+    step.kernels.activate_gated(gating_, step.in_rows(0).row(t) + begin, step.in_rows(1).row(t) + begin, count, y);
+  }
+
+ private:
+  Gating gating_;
+};
+
+class Quantize final : public Operation {
+ public:
+  std::string_view name() const override { return "quantize"; }
+  std::string_view rule() const override { return "* -> *"; }
+  Split split() const override { return Split::kEither; }
+  void Run(const StepContext& step) const override {
+    const Rows& x = step.in_rows(0);
+    const QuantizedRows& q = std::get<QuantizedRows>(step.out[0]);
+    ForShare(step, x.width, [&](int64_t t, int64_t begin, int64_t end) {
+      const QuantizedRows row = q.From(t);
+      const int64_t first = begin / kBlockK;
+      const QuantizedRow out = {row.codes + begin, row.scales + first, row.minus_sums + 3 * first, row.scaled_sums + 3 * first};
+      const bool finite = step.kernels.quantize_row(x.row(t) + begin, end - begin, out);
+      if (!finite) step.faults->Report(step.row_index[static_cast<size_t>(t)], step.step);
+    });
+  }
+};
+
+class SelectRows final : public Operation {
+ public:
+  std::string_view name() const override { return "select_rows"; }
+  std::string_view rule() const override { return "* -> *"; }
+  // It reads rows that other threads wrote.
+  Split split() const override { return Split::kOwn; }
+  void Run(const StepContext& step) const override {
+    const Rows &x = step.in_rows(0), &y = step.out_rows();
+    const WorkRange share = step.Share(step.tokens());
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      std::copy_n(x.row(step.row_index[static_cast<size_t>(t)]), x.width, y.row(t));
+    }
+  }
+};
+
+class Embed final : public Operation {
+ public:
+  explicit Embed(float scale) : scale_(scale) {}
+  std::string_view name() const override { return "embed"; }
+  std::string_view rule() const override { return "t, vk -> tk"; }
+  std::string attributes() const override { return scale_ == 1 ? "" : fmt::format("scale={}", scale_); }
+  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kTokens : OperandKind::kTable; }
+  Split split() const override { return Split::kTokens; }
+  void Run(const StepContext& step) const override {
+    const Table& table = std::get<Table>(step.in[1]);
+    const Rows& y = step.out_rows();
+    const WorkRange share = step.Share(step.tokens());
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      const int64_t token = step.rows.tokens[static_cast<size_t>(t)];
+      table.format->decode(table.data + token * table.format->RowBytes(table.width),
+                           table.width / table.format->block, y.row(t));
+      if (scale_ != 1) step.kernels.scale(y.row(t), scale_, table.width, y.row(t));
+    }
+  }
+
+ private:
+  float scale_;
+};
+
+class Norm : public Operation {
+ public:
+  explicit Norm(float eps) : eps_(eps) {}
+  std::string attributes() const override { return fmt::format("eps={}", eps_); }
+  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kVector; }
+  Split split() const override { return Split::kTokens; }
+  void Run(const StepContext& step) const override {
+    const Rows &x = step.in_rows(0), &y = step.out_rows();
+    const auto w = std::get<std::span<const float>>(step.in[1]);
+    const int64_t d = static_cast<int64_t>(w.size());
+    const WorkRange share = step.Share(step.tokens());
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      for (int64_t at = 0; at < x.width; at += d) Apply(step, x.row(t) + at, d, y.row(t) + at);
+    }
+  }
+
+ protected:
+  virtual void Apply(const StepContext& step, const float* x, int64_t d, float* y) const = 0;
+  float eps_;
+};
+
+class RmsNorm final : public Norm {
+ public:
+  using Norm::Norm;
+  std::string_view name() const override { return "rms_norm"; }
+  std::string_view rule() const override { return kRmsNormRule; }
+  void Apply(const StepContext& step, const float* x, int64_t d, float* y) const override {
+    step.kernels.rms_norm(x, std::get<std::span<const float>>(step.in[1]).data(), d, eps_, y);
+  }
+};
+
+class LayerNorm final : public Norm {
+ public:
+  using Norm::Norm;
+  std::string_view name() const override { return "layer_norm"; }
+  std::string_view rule() const override { return kLayerNormRule; }
+  void Apply(const StepContext& step, const float* x, int64_t d, float* y) const override {
+    step.kernels.layer_norm(x, std::get<std::span<const float>>(step.in[1]).data(),
+                            std::get<std::span<const float>>(step.in[2]).data(), d, eps_, y);
+  }
+};
+
+class RopeAngles final : public Operation {
+ public:
+  explicit RopeAngles(std::shared_ptr<const RopeTable> table) : table_(std::move(table)) {}
+  std::string_view name() const override { return "rope_angles"; }
+  std::string_view rule() const override { return "t -> tc"; }
+  std::string attributes() const override { return fmt::format("pairs={}", table_->pairs()); }
+  FactorRule::OwnAxes own_axes() const override { return {{'c', Axis{'d', 2 * table_->pairs(), 1}}}; }
+  OperandKind operand(size_t) const override { return OperandKind::kTokens; }
+  Split split() const override { return Split::kTokens; }
+  void Run(const StepContext& step) const override {
+    const Rows& y = step.out_rows();
+    const WorkRange share = step.Share(step.tokens());
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      table_->Fill(step.rows.places[static_cast<size_t>(t)].position, y.row(t), y.row(t) + table_->pairs());
+    }
+  }
+
+ private:
+  std::shared_ptr<const RopeTable> table_;
+};
+
+class Rope final : public Operation {
+ public:
+  Rope(RopePairing pairing, int64_t n_rot, int64_t d) : pairing_(pairing), n_rot_(n_rot), d_(d) {}
+  std::string_view name() const override { return "rope"; }
+  std::string_view rule() const override { return "t*d!, tc! -> t*d"; }
+  std::string attributes() const override {
+    return fmt::format("{} n_rot={}", pairing_ == RopePairing::kHalves ? "halves" : "pairs", n_rot_);
+  }
+  Split split() const override { return Split::kTokens; }
+  void Run(const StepContext& step) const override {
+    const Rows &x = step.in_rows(0), &angles = step.in_rows(1), &y = step.out_rows();
+    const WorkRange share = step.Share(step.tokens());
+    auto rotate = pairing_ == RopePairing::kHalves ? step.kernels.rope_halves : step.kernels.rope_pairs;
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      std::copy_n(x.row(t), x.width, y.row(t));
+      for (int64_t at = 0; at < x.width; at += d_) rotate(y.row(t) + at, angles.row(t), angles.row(t) + n_rot_ / 2, n_rot_);
+    }
+  }
+
+ private:
+  RopePairing pairing_;
+  int64_t n_rot_, d_;
+};
+
+class Linear final : public Operation {
+ public:
+  explicit Linear(int64_t cut_unit) : cut_unit_(cut_unit) {}
+  std::string_view name() const override { return "linear"; }
+  std::string_view rule() const override { return "t*, +* -> t+"; }
+  std::string attributes() const override { return cut_unit_ == 0 ? "" : fmt::format("cut={}", cut_unit_); }
+  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kMatrix; }
+  Split split() const override { return Split::kColumns; }
+  size_t scratch_bytes(std::span<const Operand>) const override { return kMatMulScratchBytes; }
+  void Run(const StepContext& step) const override {
+    const PackedMatrix& w = *std::get<const PackedMatrix*>(step.in[1]);
+    const Rows& y = step.out_rows();
+    const WorkRange share = step.Share(w.n, kColumnUnit);
+    if (share.size() == 0) return;
+    MatMulTask task{};
+    task.w = &w;
+    if (w.quantized()) {
+      task.q = std::get<QuantizedRows>(step.in[0]);
+    } else {
+      task.x = step.in_rows(0).data;
+      task.x_stride = step.in_rows(0).width;
+    }
+    task.tokens = step.tokens();
+    task.y = y.data;
+    task.y_stride = y.width;
+    task.segment = SegmentOf(w);
+    task.panel_begin = share.begin / kPanelRows;
+    task.panel_end = CeilDiv(share.end, kPanelRows);
+    task.scratch = step.scratch.data();
+    step.kernels.matmul(task);
+  }
+
+ private:
+  int64_t SegmentOf(const PackedMatrix& w) const {
+    if (cut_unit_ == 0) return 0;
+    const int64_t block = w.quantized() ? std::max<int64_t>(w.unit, kBlockK) : 1;
+    const int64_t segment = SegmentLength(w.k, std::lcm(cut_unit_, block));
+    return segment >= w.k ? 0 : segment;
+  }
+
+  int64_t cut_unit_;
+};
+
+class KvAppend final : public Operation {
+ public:
+  std::string_view name() const override { return "kv_append"; }
+  std::string_view rule() const override { return kKvAppendRule; }
+  OperandKind operand(size_t i) const override { return i < 2 ? OperandKind::kRows : OperandKind::kState; }
+  bool writes_state() const override { return true; }
+  Split split() const override { return Split::kTokens; }
+  // One head's row, padded: heads are at most 1024 wide.
+  size_t scratch_bytes(std::span<const Operand>) const override { return 8192; }
+  void Run(const StepContext& step) const override {
+    const StateView& state = std::get<StateView>(step.in[2]);
+    const Rows &k = step.in_rows(0), &v = step.in_rows(1);
+    const KvAppendTask task{*state.layout, state.k_offset, state.v_offset, k.data, k.width, v.data, v.width,
+                            step.rows.places.data(), step.tokens()};
+    const WorkRange share = step.Share(step.tokens());
+    step.kernels.kv_append(task, share.begin, share.end, step.scratch.data());
+  }
+};
+
+class Attention final : public Operation {
+ public:
+  explicit Attention(const AttentionSettings& settings) : settings_(settings) {}
+  std::string_view name() const override { return "attention"; }
+  std::string_view rule() const override { return settings_.sinks ? kAttentionSinksRule : kAttentionRule; }
+  std::string attributes() const override {
+    std::string text = fmt::format("scale={}", settings_.scale);
+    if (settings_.soft_cap != 0) text += fmt::format(" cap={}", settings_.soft_cap);
+    if (settings_.window != 0) text += fmt::format(" window={}", settings_.window);
+    return text;
+  }
+  OperandKind operand(size_t i) const override {
+    return i == 0 ? OperandKind::kRows : i < 3 ? OperandKind::kState : OperandKind::kVector;
+  }
+  Split split() const override { return Split::kOwn; }
+  size_t scratch_bytes(std::span<const Operand> in) const override {
+    const KvLayout& layout = *std::get<StateView>(in[1]).layout;
+    return AttentionScratchBytes(layout, std::get<Rows>(in[0]).width / (layout.kv_heads * layout.dk));
+  }
+  void Run(const StepContext& step) const override {
+    const StateView& state = std::get<StateView>(step.in[1]);
+    const Rows &q = step.in_rows(0), &out = step.out_rows();
+    const KvLayout& layout = *state.layout;
+    AttentionTask task{};
+    task.layout = layout;
+    task.k_offset = state.k_offset;
+    task.v_offset = state.v_offset;
+    task.heads_per_kv = q.width / (layout.kv_heads * layout.dk);
+    task.scale = settings_.scale;
+    task.soft_cap = settings_.soft_cap;
+    task.window = settings_.window;
+    task.sinks = settings_.sinks ? std::get<std::span<const float>>(step.in[3]).data() : nullptr;
+    task.q = q.data;
+    task.q_stride = q.width;
+    task.out = out.data;
+    task.out_stride = out.width;
+    task.rows = step.rows.places.data();
+    task.tokens = step.tokens();
+    const WorkRange share = step.Share(AttentionItems(task));
+    step.kernels.attention(task, share.begin, share.end, step.scratch.data());
+  }
+
+ private:
+  AttentionSettings settings_;
+};
+
+}  // namespace
+
+OperationPtr MakeEmbed(float scale) { return std::make_shared<Embed>(scale); }
+OperationPtr MakeLinear(int64_t cut_unit) { return std::make_shared<Linear>(cut_unit); }
+OperationPtr MakeQuantize() { return std::make_shared<Quantize>(); }
+OperationPtr MakeSelectRows() { return std::make_shared<SelectRows>(); }
+OperationPtr MakeRmsNorm(float eps) { return std::make_shared<RmsNorm>(eps); }
+OperationPtr MakeLayerNorm(float eps) { return std::make_shared<LayerNorm>(eps); }
+OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table) { return std::make_shared<RopeAngles>(std::move(table)); }
+OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d) { return std::make_shared<Rope>(pairing, n_rot, d); }
+OperationPtr MakeKvAppend() { return std::make_shared<KvAppend>(); }
+OperationPtr MakeAttention(const AttentionSettings& settings) { return std::make_shared<Attention>(settings); }
+OperationPtr MakeAdd() { return std::make_shared<Add>(); }
+OperationPtr MakeAddBias() { return std::make_shared<AddBias>(); }
+OperationPtr MakeMul() { return std::make_shared<Mul>(); }
+OperationPtr MakeScale(float factor) { return std::make_shared<Scale>(factor); }
+OperationPtr MakePositionScale(float beta, int64_t length) { return std::make_shared<PositionScale>(beta, length); }
+OperationPtr MakeSoftCap(float cap) { return std::make_shared<SoftCapOperation>(cap); }
+OperationPtr MakeActivate(Activation activation) { return std::make_shared<Activate>(activation); }
+OperationPtr MakeActivateGated(const Gating& gating) { return std::make_shared<ActivateGated>(gating); }
+
+}  // namespace lockstep
