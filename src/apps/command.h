@@ -31,6 +31,10 @@ std::span<const Command> Commands();
 // The row of a command; null where it does not exist.
 const Command* FindCommand(std::string_view name);
 
+// Defined in NAME_command.cc.
+int RunInspect(const OptionValues& options, Positional positional);
+int RunTokenize(const OptionValues& options, Positional positional);
+
 // Runs a command line without the program's name and returns the exit code. Throws Error.
 int RunLockstep(std::span<const std::string_view> arguments, const Environment& environment);
 

@@ -22,6 +22,14 @@ int RunCompletions(const OptionValues&, Positional positional);
 int RunVersion(const OptionValues&, Positional);
 
 constexpr Command kCommands[] = {
+    {Cmd::kTokenize, "token ids and pieces of a text, or a text from ids",
+     "-m FILE -p TEXT [options]",
+     "Pieces are printed with control characters as \\xNN. --detokenize reads ids from --tokens, "
+     "--prompt or "
+     "--file and prints the text alone.",
+     0, RunTokenize},
+    {Cmd::kInspect, "what a model file holds, without running it", "-m FILE [options]",
+     "Without options: a summary. With --json: one object.", 0, RunInspect},
     {Cmd::kHelp, "explain a command and its options", "[COMMAND]", "", 1, RunHelp},
     {Cmd::kMan, "print the manual page", "", "To read it: lockstep man | man -l -", 0, RunMan},
     {Cmd::kCompletions, "print completions for a shell", "bash|zsh|fish",

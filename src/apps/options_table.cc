@@ -262,12 +262,6 @@ constexpr OptionRow kRows[] = {
     "every key of the file"},
 {Opt::kTensors, Group::kOutput, {kInspect}, "--tensors", Kind::kSwitch, "", "", "off", "",
     "every tensor: name, format, shape, bytes"},
-{Opt::kGraph, Group::kOutput, {kInspect}, "--graph", Kind::kSwitch, "", "", "off", "",
-    "the operations of the model"},
-{Opt::kPlan, Group::kOutput, {kInspect}, "--plan", Kind::kInteger, "N", "1..1024", "", "",
-    "placements and collectives for N ranks"},
-{Opt::kProgram, Group::kOutput, {kInspect}, "--program", Kind::kSwitch, "", "", "off", "",
-    "the steps that one rank executes"},
 
 // Sampling
 {Opt::kSeed, Group::kSampling, kGenerate | CommandSet{kSynth, kVerify}, "-s --seed", Kind::kInteger,

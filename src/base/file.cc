@@ -84,6 +84,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   } else {
     temporary_ = path_ + ".XXXXXX";
     fd_ = mkostemp(temporary_.data(), O_CLOEXEC);
+    if (fd_ >= 0) watch_.emplace(temporary_.c_str());
   }
   if (fd_ < 0) throw Failed("{}: {}", Printable(path_, 4096), SystemErrorText(errno));
 }

@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/interrupt.h"
 
 namespace lockstep {
 
@@ -45,6 +48,7 @@ class AtomicFile {
  private:
   std::string path_;
   std::string temporary_;
+  std::optional<RemoveOnInterrupt> watch_;  // of temporary_
   int fd_ = -1;
   uint64_t size_ = 0;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace lockstep {
 namespace {
@@ -75,10 +76,24 @@ TEST_F(Interrupt, SecondSignalExitsWith130AndRemovesWatchedFiles) {
   unlink(released.c_str());
 }
 
+TEST_F(Interrupt, SecondSignalLeavesNoHalfWrittenFile) {
+  std::string folder = ::testing::TempDir() + "interrupt_folder.XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EXPECT_EXIT(
+      {
+        AtomicFile file(folder + "/out");
+        file.Write("half");
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      ::testing::ExitedWithCode(130), "^$");
+  EXPECT_EQ(rmdir(folder.c_str()), 0) << "the folder is empty";
+}
+
 TEST_F(Interrupt, MoreWatchedFilesThanSlotsAreAllowed) {
   std::vector<std::unique_ptr<RemoveOnInterrupt>> many;
   for (int i = 0; i < kMaxInterruptFiles + 3; ++i) {
-    many.push_back(std::make_unique<RemoveOnInterrupt>("/nonexistent"));
+    many.push_back(std::make_unique<RemoveOnInterrupt>("/no/such/file"));
   }
   many.clear();
   std::string path = MakeFile();

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -38,12 +40,21 @@ struct State {
 std::mutex g_mutex;
 std::atomic<int> g_level{static_cast<int>(LogLevel::kInfo)};
 
+// spdlog would make missing folders; a mistyped path must not.
+void RequireWritable(const std::string& path) {
+  FILE* file = std::fopen(path.c_str(), "ab");
+  if (file == nullptr)
+    throw Refused("--log-file: {}: {}", Printable(path, 4096), SystemErrorText(errno));
+  std::fclose(file);
+}
+
 std::shared_ptr<spdlog::logger> MakeLogger(const LogOptions& options) {
   spdlog::sink_ptr sink;
   try {
     if (options.file.empty()) {
       sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
     } else {
+      RequireWritable(options.file);
       sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file);
     }
   } catch (const spdlog::spdlog_ex& error) {
