@@ -93,20 +93,26 @@ void Candidates::Scale(float temp) {
   }
 }
 
-void Candidates::Collect(double bound, double above, std::vector<Candidate>& out) const {
-  auto wanted = [&](float logit) { return logit >= bound && logit < above && logit > kNoLogit; };
+template <typename Reach, typename Wanted>
+void Candidates::CollectIf(Reach reach, Wanted wanted, std::vector<Candidate>& out) const {
   if (!whole_) {
     std::copy_if(scratch_.list.begin(), scratch_.list.end(), std::back_inserter(out),
                  [&](const Candidate& c) { return wanted(c.logit); });
     return;
   }
   for (size_t block = 0; block < scratch_.block_max.size(); ++block) {
-    if (!(scratch_.block_max[block] >= bound)) continue;
+    if (!reach(scratch_.block_max[block])) continue;
     size_t end = std::min((block + 1) * kBlock, logits_.size());
     for (size_t id = block * kBlock; id < end; ++id) {
-      if (wanted(logits_[id])) out.push_back({static_cast<int32_t>(id), logits_[id]});
+      float logit = logits_[id];
+      if (logit > kNoLogit && wanted(logit)) out.push_back({static_cast<int32_t>(id), logit});
     }
   }
+}
+
+void Candidates::Collect(double bound, double above, std::vector<Candidate>& out) const {
+  CollectIf([&](float logit) { return logit >= bound; },
+            [&](float logit) { return logit >= bound && logit < above; }, out);
 }
 
 float Candidates::BoundForTop(size_t count) {
@@ -142,10 +148,13 @@ void Candidates::KeepTop(size_t count) {
   std::erase_if(list, [&](const Candidate& c) { return Before(cut, c); });
 }
 
-void Candidates::KeepAtLeast(double bound, size_t min_keep) {
+void Candidates::KeepWithin(double distance, size_t min_keep) {
+  // Not a bound of max - distance: beside a huge maximum that would be rounded away.
+  double max = Max();
+  auto near = [&](float logit) { return max - logit <= distance; };
   std::vector<Candidate>& kept = scratch_.ordered;
   kept.clear();
-  Collect(bound, kInfinity, kept);
+  CollectIf(near, near, kept);
   if (kept.size() < min_keep) return KeepTop(min_keep);
   scratch_.list = kept;
   whole_ = false;

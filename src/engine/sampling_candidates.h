@@ -90,8 +90,8 @@ class Candidates {
 
   // Keeps the `count` first in the order of Before(), where there are more; 0 keeps all.
   void KeepTop(size_t count);
-  // Keeps the logits of at least `bound`, and the `min_keep` first in any case.
-  void KeepAtLeast(double bound, size_t min_keep);
+  // Keeps the logits at most `distance` below the greatest, and the `min_keep` first in any case.
+  void KeepWithin(double distance, size_t min_keep);
 
   // The candidates as a list in ascending id; may be empty.
   std::vector<Candidate>& List();
@@ -115,7 +115,11 @@ class Candidates {
   template <typename Run>
   void ForBlocks(size_t first, size_t last, Run run) const;
   void ScanBlocks(size_t first, size_t last);
-  // Appends the candidates with bound <= logit < above to `out`, ascending id.
+  // Appends the candidates whose logit is `wanted` to `out`, ascending id. Blocks whose greatest logit does not
+  // `reach` are skipped: it must be monotone, and true wherever `wanted` is.
+  template <typename Reach, typename Wanted>
+  void CollectIf(Reach reach, Wanted wanted, std::vector<Candidate>& out) const;
+  // The candidates with bound <= logit < above.
   void Collect(double bound, double above, std::vector<Candidate>& out) const;
   // A bound that at least `count` candidates reach, near the greatest such; -Inf where there are too few blocks to say.
   float BoundForTop(size_t count);

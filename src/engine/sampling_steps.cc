@@ -52,7 +52,7 @@ void TopNSigma(const StepInput& input, Candidates& candidates) {
   for (const Candidate& c : list) sum += c.logit;
   double mean = sum / count;
   for (const Candidate& c : list) squares += (c.logit - mean) * (c.logit - mean);
-  candidates.KeepAtLeast(candidates.Max() - n * std::sqrt(squares / count), 1);
+  candidates.KeepWithin(n * std::sqrt(squares / count), 1);
 }
 
 void TopK(const StepInput& input, Candidates& candidates) {
@@ -79,7 +79,7 @@ void TopP(const StepInput& input, Candidates& candidates) {
 void MinP(const StepInput& input, Candidates& candidates) {
   double p = input.params.min_p;
   if (p <= 0) return;
-  candidates.KeepAtLeast(candidates.Max() + Log(p), static_cast<size_t>(input.params.min_keep));
+  candidates.KeepWithin(-Log(p), static_cast<size_t>(input.params.min_keep));
 }
 
 // Source: Meister et al., "Locally typical sampling", TACL 2023.
@@ -191,7 +191,7 @@ void TruncateMirostat1(Candidates& candidates, double mu, int64_t vocab_size) {
 
 void TruncateMirostat2(Candidates& candidates, double mu) {
   Softmax softmax = candidates.ComputeSoftmax();
-  candidates.KeepAtLeast(softmax.max + softmax.log_total - mu * kLn2, 1);
+  candidates.KeepWithin(mu * kLn2 - softmax.log_total, 1);
 }
 
 void TransformAdaptive(Candidates& candidates, double target) {
