@@ -163,7 +163,7 @@ const std::vector<Rule>& Rules() {
       {{"tiny_aya", "cohere2moe"},
        {{.kind = SplitStep::Kind::kDigitGroupsWordEnd}, Cut(Cased(R"(\p{N}{1,3})"))}},
       {{"kimi-k2"}, Cuts({kKimi})},
-      {{"superbpe"}, {Cut(R"(\p{N}+)"), {.kind = SplitStep::Kind::kDigitGroups}}},
+      {{"superbpe"}, {Cut(R"(\p{N}+)"), {.kind = SplitStep::Kind::kDigitThousands}}},
       {{"bailingmoe", "bailingmoe2", "llada-moe"}, Cuts({kBailing})},
       {{"seed-coder"}, Cuts({kSeedCoder})},
       {{"afmoe"},
@@ -201,7 +201,7 @@ Pretokenizer FindPretokenizer(const std::string& who, std::string_view name) {
 SplitStep Gpt2Split() { return Cut(kGpt2); }
 
 SplitStep SplitOfPattern(std::string_view pattern) {
-  if (pattern == R"((?=(\d{3})+(?!\d)))") return {.kind = SplitStep::Kind::kDigitGroups};
+  if (pattern == R"((?=(\d{3})+(?!\d)))") return {.kind = SplitStep::Kind::kDigitThousands};
   if (pattern == R"(\d{1,3}(?=(?:\d{3})*\b))") {
     return {.kind = SplitStep::Kind::kDigitGroupsWordEnd};
   }

@@ -168,8 +168,10 @@ void ReadPunctuation(const JsonNode& node, Vocab* vocab) {
 }
 
 void ReadWhitespace(const JsonNode&, Vocab* vocab) {
-  vocab->splits.push_back(
-      {.pattern = R"(\w+|[^\w\s]+)", .matches = SplitStep::Matches::kRemoved, .invert = true});
+  vocab->splits.push_back({.pattern = R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]+|)"
+                                      R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}\s]+)",
+                           .matches = SplitStep::Matches::kRemoved,
+                           .invert = true});
 }
 
 void ReadWhitespaceSplit(const JsonNode&, Vocab* vocab) {

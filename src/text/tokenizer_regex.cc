@@ -22,7 +22,15 @@ constexpr std::string_view kNonSpaceRanges =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
     R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff})"
     R"(\x{e000}-\x{10ffff})";
-constexpr std::string_view kWordRanges = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWordRanges = R"(\p{L}\p{M}\p{N}\p{Pc})";
+
+// Scripts, which Oniguruma takes by Script and PCRE2, without "sc:", by Script_Extensions.
+constexpr std::string_view kScripts[] = {
+    "Arabic",   "Armenian", "Bengali",   "Bopomofo",  "Cyrillic", "Devanagari",
+    "Ethiopic", "Georgian", "Greek",     "Gujarati",  "Gurmukhi", "Han",
+    "Hangul",   "Hebrew",   "Hiragana",  "Kannada",   "Katakana", "Khmer",
+    "Lao",      "Latin",    "Malayalam", "Mongolian", "Myanmar",  "Oriya",
+    "Sinhala",  "Tamil",    "Telugu",    "Thai",      "Tibetan"};
 
 struct CodeDeleter {
   void operator()(pcre2_code* p) const { pcre2_code_free(p); }
@@ -93,8 +101,24 @@ class Translator {
     return fmt::format("\\x{{{}}}", hex);
   }
 
+  std::optional<std::string> ScriptEscape() {
+    const char letter = pattern_[at_ + 1];
+    if ((letter != 'p' && letter != 'P') || pattern_.substr(at_ + 2, 1) != "{") return std::nullopt;
+    const size_t end = pattern_.find('}', at_);
+    if (end == pattern_.npos) return std::nullopt;
+    std::string_view name = pattern_.substr(at_ + 3, end - at_ - 3);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    if (std::find(std::begin(kScripts), std::end(kScripts), name) == std::end(kScripts)) {
+      return std::nullopt;
+    }
+    at_ = end + 1;
+    return fmt::format("\\{}{{{}sc:{}}}", letter, negated ? "^" : "", name);
+  }
+
   std::string EscapeOutside() {
     if (const auto code_point = CodePointEscape()) return *code_point;
+    if (const auto script = ScriptEscape()) return *script;
     const char letter = pattern_[at_ + 1];
     at_ += 2;
     switch (letter) {
@@ -115,6 +139,7 @@ class Translator {
 
   std::string EscapeInside() {
     if (const auto code_point = CodePointEscape()) return *code_point;
+    if (const auto script = ScriptEscape()) return *script;
     const char letter = pattern_[at_ + 1];
     at_ += 2;
     switch (letter) {

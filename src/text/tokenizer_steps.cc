@@ -235,33 +235,33 @@ std::vector<Span> LiteralMatches(std::string_view text, std::string_view pattern
   return found;
 }
 
-// Digits in threes from the right end of each run; the rest of the text stays whole between them.
-void CutDigitGroups(std::string_view text, bool only_at_word_end, Views* out) {
-  const auto is_digit = [](char32_t c) { return IsNumber(c) && IsWordChar(c); };
+// Digits in threes from the right end of each run.
+void CutDigitGroups(std::string_view text, SplitStep::Kind kind, Views* out) {
+  using Kind = SplitStep::Kind;
   size_t begin = 0;
+  const auto cut = [&](size_t at) {
+    Push(text, begin, at, out);
+    begin = at;
+  };
   for (size_t at = 0; at < text.size();) {
-    const Utf8Char c = DecodeUtf8(text, at);
-    if (!is_digit(c.code)) {
-      at += c.bytes;
-      continue;
-    }
     std::vector<size_t> starts;  // of every digit of the run, and its end
-    Utf8Char next = c;
+    Utf8Char next = DecodeUtf8(text, at);
     size_t end = at;
-    while (end < text.size() && is_digit((next = DecodeUtf8(text, end)).code)) {
+    while (end < text.size() && IsDigit((next = DecodeUtf8(text, end)).code)) {
       starts.push_back(end);
       end += next.bytes;
     }
     const size_t digits = starts.size();
+    if (digits == 0) {
+      at += next.bytes;
+      continue;
+    }
     starts.push_back(end);
     const bool word_goes_on = end < text.size() && IsWordChar(next.code);
-    if (!only_at_word_end || !word_goes_on) {
-      Push(text, begin, at, out);
-      begin = at;
-      for (size_t i = digits % 3; i <= digits; i += 3) {
-        Push(text, begin, starts[i], out);
-        begin = starts[i];
-      }
+    if (kind != Kind::kDigitGroupsWordEnd || !word_goes_on) {
+      if (kind != Kind::kDigitThousands) cut(at);
+      for (size_t i = digits % 3; i < digits; i += 3) cut(starts[i]);
+      if (kind != Kind::kDigitThousands) cut(end);
     }
     at = end;
   }
@@ -318,7 +318,8 @@ Splitter::Pieces Splitter::Run(std::string_view text, bool at_start) const {
           break;
         case Kind::kDigitGroups:
         case Kind::kDigitGroupsWordEnd:
-          CutDigitGroups(piece, rule.kind == Kind::kDigitGroupsWordEnd, &out);
+        case Kind::kDigitThousands:
+          CutDigitGroups(piece, rule.kind, &out);
           break;
         case Kind::kSpaceMark:
           MarkSpaces(piece, rule, first, &pieces, &out);

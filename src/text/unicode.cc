@@ -156,15 +156,11 @@ bool IsMark(char32_t code) {
 
 bool IsNonspacingMark(char32_t code) { return CategoryOf(code) == UTF8PROC_CATEGORY_MN; }
 
-bool IsNumber(char32_t code) {
-  const utf8proc_category_t category = CategoryOf(code);
-  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
-}
+bool IsDigit(char32_t code) { return CategoryOf(code) == UTF8PROC_CATEGORY_ND; }
 
 bool IsWordChar(char32_t code) {
   const utf8proc_category_t category = CategoryOf(code);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_ND) ||
-         category == UTF8PROC_CATEGORY_PC;
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_PC;
 }
 
 bool IsCjkIdeograph(char32_t code) {

@@ -42,8 +42,8 @@ bool IsControl(char32_t code);  // Cc, Cf, Co, Cn but tab, line feed and carriag
 bool IsPunctuation(char32_t code);
 bool IsMark(char32_t code);            // M
 bool IsNonspacingMark(char32_t code);  // Mn
-bool IsNumber(char32_t code);          // N
-bool IsWordChar(char32_t code);        // L, M, Nd, Pc
+bool IsDigit(char32_t code);           // Nd
+bool IsWordChar(char32_t code);        // L, M, N, Pc
 bool IsCjkIdeograph(char32_t code);    // the ranges BERT spaces out
 char32_t ToLower(char32_t code);       // simple mapping
 

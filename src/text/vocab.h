@@ -71,7 +71,8 @@ struct SplitStep {
     kRegex,
     kLiteral,
     kDigitGroups,         // digits in threes, counted from the right
-    kDigitGroupsWordEnd,  // the same, only where no letter or mark follows
+    kDigitGroupsWordEnd,  // the same, only where no word character follows
+    kDigitThousands,      // only cuts before whole groups: "12345" to "12", "345"
     kSpaceMark,    // spaces become U+2581, `prefix` says where one is added, `cut` before each
     kPrefixSpace,  // adds a space before a piece that begins with none
   };
