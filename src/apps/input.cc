@@ -1,5 +1,6 @@
 #include "apps/input.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,12 +12,21 @@
 namespace lockstep {
 namespace {
 
+// Returns when stdin has something to read, or has ended. A signal restarts read() but never poll(); the
+// time limit is for one that comes just before.
+void WaitForStdin() {
+  constexpr int kPollMilliseconds = 200;
+  pollfd input = {STDIN_FILENO, POLLIN, 0};
+  while (poll(&input, 1, kPollMilliseconds) <= 0) ThrowIfInterrupted();
+  ThrowIfInterrupted();
+}
+
 std::string ReadStdin() {
   std::string text;
   char buffer[1 << 16];
   while (true) {
+    WaitForStdin();
     ssize_t size = read(STDIN_FILENO, buffer, sizeof(buffer));
-    ThrowIfInterrupted();
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) throw Refused("stdin: {}", SystemErrorText(errno));
     if (size == 0) return text;

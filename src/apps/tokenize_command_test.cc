@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -118,6 +122,44 @@ TEST_F(Tokenize, FilesAreTakenByteForByte) {
   EXPECT_EQ(run.code, 0) << run.messages;
   // U+FFFD, three byte tokens, stands for the byte that is no UTF-8.
   EXPECT_EQ(run.output, "[259, 260, 95, 113, 3, 242, 194, 192, 13]\n");
+}
+
+TEST_F(Tokenize, InterruptWhileWaitingForInputExitsWith130) {
+  int input[2];
+  int messages[2];
+  ASSERT_EQ(pipe(input), 0);
+  ASSERT_EQ(pipe(messages), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(input[0], STDIN_FILENO);
+    dup2(messages[1], STDERR_FILENO);
+    close(input[1]);
+    close(messages[0]);
+    execl(LOCKSTEP_PROGRAM, "lockstep", "tokenize", "-m", path_.c_str(), "-f", "-", "--config",
+          "none", nullptr);
+    _exit(99);
+  }
+  close(messages[1]);
+  // The text is taken from the pipe when the program waits for more of it.
+  ASSERT_EQ(write(input[1], "ab", 2), 2);
+  int unread = 2;
+  for (int i = 0; i < 3000 && unread > 0; ++i) {
+    usleep(10000);
+    ioctl(input[1], FIONREAD, &unread);
+  }
+  EXPECT_EQ(unread, 0);
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  char text[64] = {};
+  ssize_t size = read(messages[0], text, sizeof(text));
+  EXPECT_EQ(std::string(text, static_cast<size_t>(std::max<ssize_t>(size, 0))),
+            "lockstep: interrupted\n");
+  close(input[0]);
+  close(input[1]);
+  close(messages[0]);
 }
 
 TEST(Input, EscapesAreRead) {
