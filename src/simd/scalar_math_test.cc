@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <random>
 
@@ -51,6 +53,24 @@ TEST(ScalarMath, SinAndCosHoldTheirBoundToABillionRadians) {
       ASSERT_LE(Ulps(f64::Sin(x), sine), 1) << x;
     }
   }
+}
+
+// As Math.KeepsItsBits of simd_test.cc.
+TEST(ScalarMath, KeepsItsBits) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  auto mix = [&](double value) {
+    hash ^= std::bit_cast<uint64_t>(value);
+    hash *= 0x100000001B3u;
+  };
+  for (int i = 1; i <= 20000; ++i) {
+    double x = i * 0x1.3p-4;
+    mix(f64::Exp(700 - x));
+    mix(f64::Log(x));
+    mix(f64::Pow(x, i * 0x1p-14));
+    mix(f64::Sin(x * 100));
+    mix(f64::Cos(x * 100));
+  }
+  EXPECT_EQ(hash, 0xFE14EB9BDF4472D0u);
 }
 
 TEST(ScalarMath, HasTheRightLimits) {

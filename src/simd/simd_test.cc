@@ -515,6 +515,19 @@ TEST(Math, StaysWithinItsErrorBounds) {
   }
 }
 
+// FNV-1a of the results at fixed points. The value is the same on every machine and compiler, so a change of it is a
+// change of every model's bits.
+TEST(Math, KeepsItsBits) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const Accuracy& row : kAccuracies) {
+    for (int i = -60000; i <= 60000; ++i) {
+      hash ^= std::bit_cast<uint32_t>(row.ours(static_cast<float>(i) * 0x1p-9f));
+      hash *= 0x100000001B3u;
+    }
+  }
+  EXPECT_EQ(hash, 0x2580FC875AEA798Bu);
+}
+
 TEST(Math, HasTheRightLimits) {
   struct Limits {
     const char* name;
