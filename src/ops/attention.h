@@ -1,15 +1,23 @@
-// Soft-max attention over cached positions (Vaswani et al. 2017), grouped queries, causal, with window, soft cap and sinks.
+// Soft-max attention over cached positions (Vaswani et al. 2017), grouped queries, causal, with
+// window, soft cap and sinks.
 //
-// Canonical order: a query row at position `pos` sees positions p with max(0, pos - window + 1) <= p <= pos.
-//   - Positions are walked in blocks of kAttentionBlock aligned to position 0; kAttentionSpan positions make a span. Blocks and spans
-//     without a visible position are skipped.
-//   - score(p) = scale * dot, the dot by fma over d ascending from 0; with a soft cap c * tanh(score / c).
+// Canonical order. A query row at position `pos` sees positions p with
+// max(0, pos - window + 1) <= p <= pos.
+//   - Positions are walked in blocks of kAttentionBlock, aligned to position 0; kAttentionSpan
+//     positions make a span. Blocks and spans without a visible position are skipped.
+//   - score(p) = scale * dot, the dot by fma over d ascending from 0; with a soft cap c it becomes
+//     c * tanh(score / c). exp and tanh are those of simd/math.h.
 //   - A span starts with m = -inf, l = 0, o = 0. A block gives
-//       mb = max(m, visible scores); corr = exp(m - mb), 0 where m is -inf; e(p) = exp(score(p) - mb), 0 where p is not visible
-//       l = fma(l, corr, sum of e over 16 strided lanes, then the tree of simd/simd.h)
-//       o = o corr, then o = fma(e(p), v(p), o) over visible p ascending; m = mb
-//   - Spans merge in ascending order: mm = max(m, m2), c1 = exp(m - mm), c2 = exp(m2 - mm), l = fma(l, c1, l2 c2),
-//     o = fma(o, c1, o2 c2). A sink comes last, as a span with m2 = sink, l2 = 1, o2 = 0. The result is o (1 / l).
+//       mb   = max(m, visible scores)
+//       corr = exp(m - mb), 0 where m is -inf
+//       e(p) = exp(score(p) - mb), 0 where p is not visible
+//       l    = fma(l, corr, sum of e over 16 strided lanes, then the tree of simd/simd.h)
+//       o    = o corr, then fma(e(p), v(p), o) over visible p ascending
+//       m    = mb
+//   - Spans merge in ascending order, starting from the first:
+//       mm = max(m, m2), c1 = exp(m - mm), c2 = exp(m2 - mm)
+//       l  = fma(l, c1, l2 c2), o = fma(o, c1, o2 c2), m = mm
+//     A sink comes last, as a span with m2 = sink, l2 = 1, o2 = 0. The result is o (1 / l).
 // So neither threads, tiles, micro-batches nor the place of pages can change a bit.
 #pragma once
 
@@ -22,6 +30,7 @@
 namespace lockstep {
 
 inline constexpr std::string_view kAttentionRule = "tgrd!, s!gd!, s!gv! -> tgrv";
+inline constexpr std::string_view kAttentionSinksRule = "tgrd!, s!gd!, s!gv!, gr -> tgrv";
 inline constexpr std::string_view kKvAppendRule = "tgd!, tgv!, s!gd!, s!gv! ->";
 
 inline constexpr int64_t kAttentionBlock = kPageTokens;
@@ -60,16 +69,34 @@ struct KvAppendTask {
   int64_t tokens;
 };
 
-// Work is dealt in items: one KV head and a tile of consecutive rows of one sequence.
+// Work is dealt in items: one KV head and a tile of query rows of one sequence (tokens that stand
+// together with the same `pages`). Items are ordered by KV head.
 int64_t AttentionItems(const AttentionTask& task);
 // Bytes of scratch a thread needs, 64-byte aligned.
 size_t AttentionScratchBytes(const KvLayout& layout, int64_t heads_per_kv);
 
-// Computes items [first, last).
-using AttentionFn = void(const AttentionTask& task, int64_t first, int64_t last, std::byte* scratch);
+// Computes items [first, last). Positions are not negative and their pages are there; other pages
+// may be null. Rows with a number that is not finite in q, or in a K or V they see, may become NaN;
+// no other row does.
+using AttentionFn = void(const AttentionTask& task, int64_t first, int64_t last,
+                         std::byte* scratch);
 AttentionFn AttentionReference;
 
-// Writes K and V of tokens [first, last).
+// Where long contexts meet fewer items than threads, items are dealt in pieces, one span each, and
+// merged after all pieces are done; the bits are those of AttentionFn.
+int64_t AttentionPieces(const AttentionTask& task);
+// Bytes that pieces leave their results in, 64-byte aligned.
+size_t AttentionPartialBytes(const AttentionTask& task);
+// Computes pieces [first, last) into `partials`.
+using AttentionSpansFn = void(const AttentionTask& task, int64_t first, int64_t last,
+                              std::byte* partials, std::byte* scratch);
+// Merges the pieces of items [first, last) and writes `out`.
+using AttentionMergeFn = void(const AttentionTask& task, int64_t first, int64_t last,
+                              std::byte* partials, std::byte* scratch);
+
+// Writes K and V of tokens [first, last). Scratch: kKvAppendScratch bytes, heads being at most 1024
+// wide.
+inline constexpr size_t kKvAppendScratch = 8192;
 using KvAppendFn = void(const KvAppendTask& task, int64_t first, int64_t last, std::byte* scratch);
 KvAppendFn KvAppendReference;
 

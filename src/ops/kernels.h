@@ -4,8 +4,10 @@
 // bits), NAME_kernels.cc (`lockstep::<isa>::Name` on simd/simd.h) and one row below. Kernels neither check nor throw.
 #pragma once
 
+#include "formats/gemm.h"
 #include "ops/activation.h"
 #include "ops/argmax.h"
+#include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/l2_norm.h"
 #include "ops/layer_norm.h"
@@ -19,22 +21,27 @@
 namespace lockstep {
 
 // X(member, Name): a member `NameFn* member`, filled with `lockstep::<isa>::Name`.
-#define LOCKSTEP_FOR_EACH_KERNEL(X) \
-  X(rms_norm, RmsNorm)              \
-  X(layer_norm, LayerNorm)          \
-  X(l2_norm, L2Norm)                \
-  X(rope_halves, RopeHalves)        \
-  X(rope_pairs, RopePairs)          \
-  X(activate, Activate)             \
-  X(activate_gated, ActivateGated)  \
-  X(soft_cap, SoftCap)              \
-  X(add, AddRows)                   \
-  X(add_scaled, AddScaledRows)      \
-  X(mul, MulRows)                   \
-  X(scale, ScaleRow)                \
-  X(softmax, Softmax)               \
-  X(argmax, Argmax)                 \
-  X(quantize_row, QuantizeRow)
+#define LOCKSTEP_FOR_EACH_KERNEL(X)  \
+  X(rms_norm, RmsNorm)               \
+  X(layer_norm, LayerNorm)           \
+  X(l2_norm, L2Norm)                 \
+  X(rope_halves, RopeHalves)         \
+  X(rope_pairs, RopePairs)           \
+  X(activate, Activate)              \
+  X(activate_gated, ActivateGated)   \
+  X(soft_cap, SoftCap)               \
+  X(add, AddRows)                    \
+  X(add_scaled, AddScaledRows)       \
+  X(mul, MulRows)                    \
+  X(scale, ScaleRow)                 \
+  X(softmax, Softmax)                \
+  X(argmax, Argmax)                  \
+  X(quantize_row, QuantizeRow)       \
+  X(kv_append, KvAppend)             \
+  X(attention, Attention)            \
+  X(attention_spans, AttentionSpans) \
+  X(attention_merge, AttentionMerge) \
+  X(matmul, MatMul)
 
 struct Kernels {
   Isa isa;
