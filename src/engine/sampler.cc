@@ -16,7 +16,8 @@ using sampling::Softmax;
 namespace {
 
 constexpr int64_t kSystemSeed = 4294967295;
-// Streams of random numbers at one position: the draw of the token, then one for each sampler of the chain.
+// Streams of random numbers at one position: the draw of the token, then one for each sampler of
+// the chain.
 constexpr uint32_t kDrawStream = 0, kFirstStepStream = 1;
 
 // Memory only: a vocabulary's worth is too much to allocate for every token.

@@ -1,8 +1,8 @@
 // Chooses the next token of a sequence from its logits.
 //
-// A token is a function of (logits, parameters, history, seed, position, mask, state) and of nothing else: no generator
-// remembers draws, so that batch mates, rejected drafts and repeated requests leave it alone. Arithmetic is our own
-// in a fixed order: the same on every machine.
+// A token is a function of (logits, parameters, history, seed, position, mask, state) and of
+// nothing else: no generator remembers draws, so that batch mates, rejected drafts and repeated
+// requests leave it alone. Arithmetic is our own in a fixed order: the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Kernels;
 struct Scratch;
 }  // namespace sampling
 
-// What a sequence must remember from token to token; a copy restores it after a rejected draft. Only mirostat and
-// adaptive_p change it.
+// What a sequence must remember from token to token; a copy restores it after a rejected draft.
+// Only mirostat and adaptive_p change it.
 struct SamplerState {
   double mirostat_mu = 0;      // greatest surprise allowed, bits
   double adaptive_sum = 0;     // of chosen tokens' probabilities, decaying
@@ -42,10 +42,11 @@ struct TokenLogProb {
 
 struct TokenDraw {
   int32_t token = -1;
-  // Under the softmax of the raw logits: no bias, penalty, temperature or mask. Absolute error below 4e-6; 0 where
-  // neither `logprob` nor `n_probs` was asked for.
+  // Under the softmax of the raw logits: no bias, penalty, temperature or mask. Absolute error
+  // below 4e-6; 0 where neither `logprob` nor `n_probs` was asked for.
   double logprob = 0;
-  // The n_probs most probable tokens under the same softmax, ties by lower id; tokens of logit -Inf are left out.
+  // The n_probs most probable tokens under the same softmax, ties by lower id; tokens of logit -Inf
+  // are left out.
   std::vector<TokenLogProb> top;
 };
 
@@ -61,22 +62,23 @@ struct SampleInput {
 
 class Sampler {
  public:
-  // Refused, as SamplingParams::Validate() says. `dry_breakers` are token sequences at which the DRY sampler's
-  // repetitions end: see DryBreakerTokens().
+  // Refused, as SamplingParams::Validate() says. `dry_breakers` are token sequences at which the
+  // DRY sampler's repetitions end: see DryBreakerTokens().
   static Result<Sampler> Create(SamplingParams params, int64_t vocab_size,
                                 std::vector<std::vector<int32_t>> dry_breakers = {});
 
   // The state of a sequence before its first token.
   SamplerState InitialState() const;
 
-  // Draws a token and moves `state` on. Failed, with `state` as it was, where a logit is NaN or +Inf (names the
-  // token), where every token is forbidden, or where sizes do not fit the vocabulary. Ties between logits go to the
-  // lower id, in greedy choice and in every truncation. Temperature <= 0 chooses the greatest logit after bias and
-  // the chain's penalties, whatever else the chain holds.
+  // Draws a token and moves `state` on. Failed, with `state` as it was, where a logit is NaN or
+  // +Inf (names the token), where every token is forbidden, or where sizes do not fit the
+  // vocabulary. Ties between logits go to the lower id, in greedy choice and in every truncation.
+  // Temperature <= 0 chooses the greatest logit after bias and the chain's penalties, whatever else
+  // the chain holds.
   Result<TokenDraw> Sample(const SampleInput& input, SamplerState& state) const;
 
-  // The distribution that Sample() draws from: tokens of non-zero probability in ascending id, `logprob` after the
-  // whole chain. Fails like Sample().
+  // The distribution that Sample() draws from: tokens of non-zero probability in ascending id,
+  // `logprob` after the whole chain. Fails like Sample().
   Result<std::vector<TokenLogProb>> Distribution(const SampleInput& input,
                                                  const SamplerState& state) const;
 
@@ -115,10 +117,11 @@ class Sampler {
   bool adaptive_;
 };
 
-// The token sequences with which DRY breaker texts can appear: each token whose text holds the breaker, or ends with a
-// beginning of it followed by the tokens of its rest. `token_text(id)` is the text of a token, `tokenize(text)` the
-// tokens of a text without special ones. Breakers are cut at 40 bytes and sequences at 20 tokens after the first, like
-// llama.cpp's; empty breakers are skipped.
+// The token sequences with which DRY breaker texts can appear: each token whose text holds the
+// breaker, or ends with a beginning of it followed by the tokens of its rest. `token_text(id)` is
+// the text of a token, `tokenize(text)` the tokens of a text without special ones. Breakers are cut
+// at 40 bytes and sequences at 20 tokens after the first, like llama.cpp's; empty breakers are
+// skipped.
 std::vector<std::vector<int32_t>> DryBreakerTokens(
     std::span<const std::string> breakers, int64_t vocab_size,
     FunctionRef<std::string(int32_t)> token_text,

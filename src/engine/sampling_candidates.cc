@@ -212,7 +212,8 @@ Candidate Candidates::Pick(const Softmax& softmax, double uniform) {
     for (size_t id = block * kBlock; id < end; ++id) {
       if (passes({static_cast<int32_t>(id), logits_[id]})) return picked;
     }
-    // The block's own sum was rounded up past the target: its last candidate stands, where it has one.
+    // The block's own sum was rounded up past the target: its last candidate stands, where it has
+    // one.
     if (picked.id >= 0) return picked;
   }
   if (picked.id < 0) {

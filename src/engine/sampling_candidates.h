@@ -1,8 +1,9 @@
 // The tokens that may still be chosen, with their logits. Internal to the sampler.
 //
-// Two forms: at first the whole vocabulary, as an array of logits that is the caller's until a logit changes; after the
-// first truncation a list. Either way the order is ascending id, and every sum runs in that order: nothing depends on
-// how a selection algorithm shuffles. Ties between logits always go to the lower id.
+// Two forms: at first the whole vocabulary, as an array of logits that is the caller's until a
+// logit changes; after the first truncation a list. Either way the order is ascending id, and every
+// sum runs in that order: nothing depends on how a selection algorithm shuffles. Ties between
+// logits always go to the lower id.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ struct Candidate {
   float logit;  // finite
 };
 
-// A changed logit: rounded to f32 and kept finite, so that no sequence of samplers reaches Inf - Inf.
+// A changed logit: rounded to f32 and kept finite, so that no sequence of samplers reaches Inf -
+// Inf.
 inline float Saturate(double logit) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   return static_cast<float>(std::clamp(logit, -kLargest, kLargest));
@@ -32,8 +34,8 @@ inline bool Before(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-// Shows `items` to `visit` in the order of `less`, sorting only as much as is needed, until it returns false; then
-// returns false. Reorders `items`. `less` must be a total order.
+// Shows `items` to `visit` in the order of `less`, sorting only as much as is needed, until it
+// returns false; then returns false. Reorders `items`. `less` must be a total order.
 template <typename T, typename Less, typename Visit>
 bool VisitInOrder(std::vector<T>& items, Less less, Visit visit) {
   constexpr size_t kFirstRun = 64, kGrowth = 8;
@@ -81,8 +83,8 @@ class Candidates {
 
   // Removes the tokens whose bit (i % 64 of word i / 64) is not set. Only in the first form.
   void Forbid(std::span<const uint64_t> mask);
-  // Gives the candidates among `ids` (ascending, distinct, within the vocabulary) the logit `change(i, old)`, i being
-  // the index in `ids`. A change to -Inf removes a candidate.
+  // Gives the candidates among `ids` (ascending, distinct, within the vocabulary) the logit
+  // `change(i, old)`, i being the index in `ids`. A change to -Inf removes a candidate.
   template <typename Change>
   void Adjust(std::span<const int32_t> ids, Change change);
   // Divides every logit by `temp`, which must be positive.
@@ -105,23 +107,25 @@ class Candidates {
 
   // In the first form the total has a relative error below 4e-6, in the second 1e-13.
   Softmax ComputeSoftmax();
-  // The candidate whose interval of [0, 1), in ascending id, holds `uniform`. There must be one at least; `softmax` is
-  // the result of ComputeSoftmax() just before.
+  // The candidate whose interval of [0, 1), in ascending id, holds `uniform`. There must be one at
+  // least; `softmax` is the result of ComputeSoftmax() just before.
   Candidate Pick(const Softmax& softmax, double uniform);
 
  private:
   std::span<float> OwnValues();
-  // Calls the kernel `run(x, blocks, first_block)` for all blocks of the logits; the last is padded with -Inf.
+  // Calls the kernel `run(x, blocks, first_block)` for all blocks of the logits; the last is padded
+  // with -Inf.
   template <typename Run>
   void ForBlocks(size_t first, size_t last, Run run) const;
   void ScanBlocks(size_t first, size_t last);
-  // Appends the candidates whose logit is `wanted` to `out`, ascending id. Blocks whose greatest logit does not
-  // `reach` are skipped: it must be monotone, and true wherever `wanted` is.
+  // Appends the candidates whose logit is `wanted` to `out`, ascending id. Blocks whose greatest
+  // logit does not `reach` are skipped: it must be monotone, and true wherever `wanted` is.
   template <typename Reach, typename Wanted>
   void CollectIf(Reach reach, Wanted wanted, std::vector<Candidate>& out) const;
   // The candidates with bound <= logit < above.
   void Collect(double bound, double above, std::vector<Candidate>& out) const;
-  // A bound that at least `count` candidates reach, near the greatest such; -Inf where there are too few blocks to say.
+  // A bound that at least `count` candidates reach, near the greatest such; -Inf where there are
+  // too few blocks to say.
   float BoundForTop(size_t count);
 
   std::span<const float> logits_;  // of the first form

@@ -5,8 +5,8 @@
 namespace lockstep::sampling {
 namespace {
 
-// z[k]: how many of the last tokens are equal to those that end k tokens earlier. The Z-function of the reversed
-// history: Gusfield, "Algorithms on strings, trees and sequences", 1.3.
+// z[k]: how many of the last tokens are equal to those that end k tokens earlier. The Z-function of
+// the reversed history: Gusfield, "Algorithms on strings, trees and sequences", 1.3.
 std::vector<size_t> SuffixMatches(std::span<const int32_t> history) {
   size_t n = history.size();
   auto back = [&](size_t i) { return history[n - 1 - i]; };

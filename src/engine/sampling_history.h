@@ -32,9 +32,10 @@ class DryBreakers {
   std::vector<std::vector<int32_t>> sequences_;  // ascending
 };
 
-// Tokens that would continue a repetition, and how long it is already: the greatest n for which the last n tokens of
-// the history, none of them a breaker, also stand before an earlier occurrence of the token. Only n >= min_length.
-// Source: the DRY sampler, github.com/oobabooga/text-generation-webui/pull/5677. Linear in the history.
+// Tokens that would continue a repetition, and how long it is already: the greatest n for which the
+// last n tokens of the history, none of them a breaker, also stand before an earlier occurrence of
+// the token. Only n >= min_length. Source: the DRY sampler,
+// github.com/oobabooga/text-generation-webui/pull/5677. Linear in the history.
 struct Repetitions {
   std::vector<int32_t> ids;  // ascending, within [0, vocab_size)
   std::vector<int64_t> lengths;

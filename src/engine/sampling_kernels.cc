@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kLanes = 16;
 constexpr float kLargest = 3.402823466e38f;
 
-// 2^y for -126 <= y <= 0: the integer part goes to the exponent; for the rest, in [-1/2, 1/2], the polynomial's
-// relative error is below 1e-7.
+// 2^y for -126 <= y <= 0: the integer part goes to the exponent; for the rest, in [-1/2, 1/2], the
+// polynomial's relative error is below 1e-7.
 LOCKSTEP_INLINE F32x16 PowerOfTwo(F32x16 y) {
   constexpr float kCoefficients[] = {0.0013264731969684362f, 0.009671513922512531f,
                                      0.05550733581185341f,   0.24022242426872253f,

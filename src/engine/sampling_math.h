@@ -1,5 +1,6 @@
-// exp, log and pow for the samplers: polynomials in double with plain multiplications and additions, so that every
-// machine computes the same bits (a C library's functions differ between versions and processors).
+// exp, log and pow for the samplers: polynomials in double with plain multiplications and
+// additions, so that every machine computes the same bits (a C library's functions differ between
+// versions and processors).
 #pragma once
 
 #include <bit>
@@ -12,7 +13,8 @@ inline constexpr double kLn2 = 0.6931471805599453;
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 namespace internal {
-// ln 2 in two parts; the first has 20 trailing zero bits, so that its product with an exponent is exact.
+// ln 2 in two parts; the first has 20 trailing zero bits, so that its product with an exponent is
+// exact.
 inline constexpr double kLn2High = 0x1.62e42fee00000p-1;
 inline constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
 // Adding and subtracting it rounds a double of magnitude below 2^51 to the nearest integer.
@@ -22,7 +24,8 @@ inline double PowerOfTwo(int64_t n) {  // -1022 <= n <= 1023
 }
 }  // namespace internal
 
-// e^x, relative error below 4 * 2^-53 where the result is a normal number; +Inf above its range, 0 below.
+// e^x, relative error below 4 * 2^-53 where the result is a normal number; +Inf above its range, 0
+// below.
 inline double Exp(double x) {
   if (!(x <= 709.78)) return x > 0 ? kInfinity : x;
   if (x < -745.2) return 0;

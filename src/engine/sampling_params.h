@@ -28,7 +28,8 @@ enum class SamplerKind : uint8_t {
 };
 inline constexpr int kSamplerKinds = 10;
 
-// Added to a token's logit before everything else. The bias is clamped to [-100, 100]; -Inf forbids the token.
+// Added to a token's logit before everything else. The bias is clamped to [-100, 100]; -Inf forbids
+// the token.
 struct LogitBias {
   int64_t token;
   float bias;
@@ -77,8 +78,8 @@ struct SamplingParams {
   bool logprob = true;  // TokenDraw::logprob, which costs a pass of exp over the vocabulary
   int32_t n_probs = 0;  // TokenDraw::top; implies `logprob`
 
-  // The first field that a model with `vocab_size` tokens cannot be sampled with: Refused with the field's request
-  // name, what is allowed and what was found. Nothing where all are acceptable.
+  // The first field that a model with `vocab_size` tokens cannot be sampled with: Refused with the
+  // field's request name, what is allowed and what was found. Nothing where all are acceptable.
   std::optional<Error> Validate(int64_t vocab_size) const;
 };
 
@@ -92,9 +93,9 @@ struct SamplingField {
 };
 std::span<const SamplingField> SamplingFields();
 
-// "min_p;temperature", or one letter a sampler ("mt": llama.cpp's --sampler-seq). Text that is itself a name is read
-// as that name. Duplicates, no samplers at all and empty names are allowed; Refused for a name or letter that is
-// unknown and for more than 256 samplers.
+// "min_p;temperature", or one letter a sampler ("mt": llama.cpp's --sampler-seq). Text that is
+// itself a name is read as that name. Duplicates, no samplers at all and empty names are allowed;
+// Refused for a name or letter that is unknown and for more than 256 samplers.
 Result<std::vector<SamplerKind>> ParseSamplerOrder(std::string_view text);
 
 // One name: "top_p", or an alternative spelling of llama.cpp's such as "nucleus" or "top-p".

@@ -1,5 +1,5 @@
-// The whole chain against a second implementation that sorts everything and uses the C library: slow, plain, and
-// sharing nothing with the first but the random numbers.
+// The whole chain against a second implementation that sorts everything and uses the C library:
+// slow, plain, and sharing nothing with the first but the random numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,8 @@ float Kept(double logit) {
   return static_cast<float>(std::clamp<double>(logit, -kLargest, kLargest));
 }
 
-// `nudge` moves every threshold a little: where that changes the outcome, rounding may too, and the case says nothing.
+// `nudge` moves every threshold a little: where that changes the outcome, rounding may too, and the
+// case says nothing.
 class Reference {
  public:
   Reference(const SamplingParams& params, const SampleInput& input, double nudge)

@@ -18,8 +18,8 @@ double Entropy(Candidates& candidates, const Softmax& softmax) {
 
 constexpr double kMaxPenalty = std::numeric_limits<float>::max();
 
-// Source: Keskar et al., "CTRL", arXiv 1909.05858, with multiplication for negative logits; OpenAI's frequency and
-// presence penalties.
+// Source: Keskar et al., "CTRL", arXiv 1909.05858, with multiplication for negative logits;
+// OpenAI's frequency and presence penalties.
 void Penalties(const StepInput& input, Candidates& candidates) {
   const SamplingParams& p = input.params;
   if (p.penalty_repeat == 1 && p.penalty_freq == 0 && p.penalty_present == 0) return;
