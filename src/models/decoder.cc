@@ -182,6 +182,12 @@ RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::strin
     rope.beta_fast = source.FloatOr("rope.scaling.yarn_beta_fast", 32);
     rope.beta_slow = source.FloatOr("rope.scaling.yarn_beta_slow", 1);
     rope.truncate = source.BoolOr("rope.scaling.yarn_truncate", true);
+    if (auto factor = source.OptionalFloat("rope.scaling.yarn_attn_factor")) rope.attention_factor = *factor;
+    // Files state the mscale of all dimensions only, the other one being 1.
+    if (auto mscale = source.OptionalFloat("rope.scaling.yarn_log_multiplier")) {
+      rope.mscale = 1;
+      rope.mscale_all_dim = *mscale;
+    }
   } else if (type == "longrope" || source.HasTensor("rope_factors_long.weight")) {
     rope.scaling = RopeScaling::kLongRope;
     rope.factor = static_cast<double>(source.Count("context_length")) / static_cast<double>(rope.original_context);

@@ -1,0 +1,125 @@
+#include "model_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "exec/executor.h"
+#include "models/models.h"
+
+namespace lockstep::test {
+namespace {
+
+// Pages of all sequences. They lie in the pool in an order of their own, so that nothing may rest on neighbours.
+class Pages {
+ public:
+  Pages(const std::vector<std::vector<int32_t>>& sequences, const Graph& graph, const std::string& kv_type)
+      : pool_(graph.states, {FindFormat(kv_type), FindFormat(kv_type)}, PagesOf(sequences)), tables_(sequences.size()) {
+    int64_t next = pool_.pages();
+    for (size_t page = 0; next > 0; ++page) {
+      for (size_t s = 0; s < sequences.size(); ++s) {
+        if (page * kPageTokens < sequences[s].size()) tables_[s].push_back(pool_.page(--next));
+      }
+    }
+  }
+
+  KvPool& pool() { return pool_; }
+  const std::byte* const* table(size_t sequence) const { return tables_[sequence].data(); }
+
+ private:
+  static int64_t PagesOf(const std::vector<std::vector<int32_t>>& sequences) {
+    int64_t pages = 0;
+    for (const auto& tokens : sequences) pages += CeilDiv(std::ssize(tokens), kPageTokens);
+    return pages;
+  }
+
+  KvPool pool_;
+  std::vector<std::vector<const std::byte*>> tables_;
+};
+
+void Append(std::span<const float> rows, std::vector<float>& to) { to.insert(to.end(), rows.begin(), rows.end()); }
+
+// Takes each sequence's rows of the batch that just ran; rows[s]: how many it had.
+void Collect(const Executor& executor, const Graph& graph, const std::vector<size_t>& rows, bool hidden,
+             std::vector<RunResult>& results) {
+  std::vector<ValueId> streams(graph.hidden.begin(), graph.hidden.end() - 1);
+  streams.push_back(graph.final_hidden);
+  auto take = [&](ValueId id, size_t first, size_t count) {
+    const auto width = static_cast<size_t>(graph.value(id).shape[1].size);
+    return executor.Result(id).subspan(first * width, count * width);
+  };
+  size_t first = 0;
+  for (size_t s = 0; s < rows.size(); ++s) {
+    RunResult& result = results[s];
+    Append(take(graph.logits, first, rows[s]), result.logits);
+    if (hidden) result.hidden.resize(streams.size());
+    for (size_t i = 0; i < result.hidden.size(); ++i) Append(take(streams[i], first, rows[s]), result.hidden[i]);
+    for (size_t row = first; row < first + rows[s] && result.fault.empty(); ++row) {
+      result.fault = executor.Fault(static_cast<int64_t>(row));
+    }
+    first += rows[s];
+  }
+}
+
+}  // namespace
+
+ModelRun::ModelRun(const std::string& path)
+    : file_(GgufFile::Open(path)), graph_(BuildGraph(ModelSource(file_, ModelOptions{}))) {}
+
+ModelRun::Loaded& ModelRun::LoadedFor(int threads) {
+  std::unique_ptr<Loaded>& loaded = loaded_[threads];
+  if (!loaded) {
+    loaded = std::make_unique<Loaded>(threads);
+    loaded->weights = std::make_unique<WeightStore>(FindWeights(graph_, file_), file_, loaded->team, nullptr);
+  }
+  return *loaded;
+}
+
+std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& sequences, const RunOptions& options) {
+  Loaded& loaded = LoadedFor(options.threads);
+  const std::vector<WeightUse> uses = FindWeights(graph_, file_);
+  auto quantized = [&](ValueId id) {
+    return std::ranges::any_of(uses, [&](const WeightUse& use) {
+      return use.value == id && use.kind == OperandKind::kMatrix && use.format->group != 0;
+    });
+  };
+  const int64_t rows = options.micro_batch * std::ssize(sequences);
+  const Program program(graph_, quantized, {rows, rows, options.hidden, true});
+  Pages pages(sequences, graph_, options.kv_type);
+  Executor executor(graph_, program, *loaded.weights, pages.pool(), loaded.team, KernelsFor(options.isa));
+
+  std::vector<RunResult> results(sequences.size());
+  for (size_t begin = 0;; begin += static_cast<size_t>(options.micro_batch)) {
+    Batch batch;
+    std::vector<size_t> counts;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      const size_t end = std::min(sequences[s].size(), begin + static_cast<size_t>(options.micro_batch));
+      counts.push_back(end > begin ? end - begin : 0);
+      for (size_t i = begin; i < end; ++i) {
+        batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()));
+        batch.tokens.push_back(sequences[s][i]);
+        batch.places.push_back({pages.table(s), static_cast<int64_t>(i)});
+      }
+    }
+    if (batch.tokens.empty()) return results;
+    executor.Run(batch);
+    Collect(executor, graph_, counts, options.hidden, results);
+  }
+}
+
+double RelativeDifference(std::span<const float> found, std::span<const float> expected) {
+  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    difference += (double{found[i]} - expected[i]) * (double{found[i]} - expected[i]);
+    norm += double{expected[i]} * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+bool SameBits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,66 @@
+// A model file from its graph to its logits, for tests: stations 2 to 9 without an engine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "exec/weights.h"
+#include "gguf/gguf_file.h"
+#include "graph/graph.h"
+#include "simd/isa.h"
+
+namespace lockstep::test {
+
+struct RunOptions {
+  int threads = 1;
+  Isa isa = BestIsa();
+  int64_t micro_batch = 96;       // tokens of each sequence in a batch
+  std::string kv_type = "F32";
+  bool hidden = false;            // ask for the residual stream as well
+};
+
+// Results of one sequence, of every position.
+struct RunResult {
+  std::vector<float> logits;               // [t, v]
+  std::vector<std::vector<float>> hidden;  // [layers + 1][t, k]; the last has passed the final norm
+  std::string fault;                       // the step that met a number that is not finite, empty: none
+};
+
+class ModelRun {
+ public:
+  // Opens the file and states its graph. Throws what reading and stating throw.
+  explicit ModelRun(const std::string& path);
+
+  const Graph& graph() const { return graph_; }
+  const GgufFile& file() const { return file_; }
+  int64_t vocab() const { return graph_.value(graph_.logits).shape[1].size; }
+
+  // Runs whole sequences from position 0, all of them in every batch until they end.
+  std::vector<RunResult> Run(const std::vector<std::vector<int32_t>>& sequences, const RunOptions& options);
+
+ private:
+  // A team, and the weights that it packed.
+  struct Loaded {
+    explicit Loaded(int threads) : team(threads) {}
+    ThreadTeam team;
+    std::unique_ptr<WeightStore> weights;
+  };
+  Loaded& LoadedFor(int threads);
+
+  GgufFile file_;
+  Graph graph_;
+  std::map<int, std::unique_ptr<Loaded>> loaded_;
+};
+
+// Norm of the difference over norm of `expected`; infinite where sizes differ.
+double RelativeDifference(std::span<const float> found, std::span<const float> expected);
+
+// Whether both have the same bits.
+bool SameBits(std::span<const float> a, std::span<const float> b);
+
+}  // namespace lockstep::test

@@ -1,0 +1,232 @@
+#include "tiny_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "base/error.h"
+#include "gguf/gguf_writer.h"
+
+namespace lockstep::test {
+namespace {
+
+// Numbers from -1 to 1 (Steele et al. 2014, SplitMix64).
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  float Next() {
+    state_ += 0x9e3779b97f4a7c15;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    z ^= z >> 31;
+    return static_cast<float>(static_cast<double>(z >> 11) * 0x1p-52 - 1);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// The bytes as byte-level BPE spells them: printable ones as themselves, the others from U+0100 on.
+std::vector<std::string> ByteTokens() {
+  std::vector<std::string> tokens;
+  int next = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
+    const int point = printable ? byte : next++;
+    if (point < 128) {
+      tokens.emplace_back(1, static_cast<char>(point));
+    } else {
+      tokens.push_back({static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 63))});
+    }
+  }
+  return tokens;
+}
+
+// Three control tokens, the bytes, pairs of letters with a merge each.
+void AddTokenizer(int64_t vocab, std::map<std::string, TinyValue>& keys) {
+  std::vector<std::string> tokens = {"<pad>", "<s>", "</s>"}, merges;
+  std::ranges::copy(ByteTokens(), std::back_inserter(tokens));
+  std::vector<int32_t> types(tokens.size(), 1);
+  std::fill_n(types.begin(), 3, 3);
+  for (int i = 0; static_cast<int64_t>(tokens.size()) < vocab; ++i) {
+    const std::string left(1, static_cast<char>('a' + i / 26 % 26)), right(1, static_cast<char>('a' + i % 26));
+    const bool pair = i < 26 * 26;
+    tokens.push_back(pair ? left + right : fmt::format("[UNUSED{}]", i));
+    types.push_back(pair ? 1 : 5);
+    if (pair) merges.push_back(left + " " + right);
+  }
+  keys["tokenizer.ggml.model"] = "gpt2";
+  keys["tokenizer.ggml.pre"] = "gpt-2";
+  keys["tokenizer.ggml.tokens"] = tokens;
+  keys["tokenizer.ggml.token_type"] = types;
+  keys["tokenizer.ggml.merges"] = merges;
+  keys["tokenizer.ggml.bos_token_id"] = uint32_t{1};
+  keys["tokenizer.ggml.eos_token_id"] = uint32_t{2};
+  keys["tokenizer.ggml.padding_token_id"] = uint32_t{0};
+  keys["tokenizer.ggml.add_bos_token"] = false;
+}
+
+uint64_t SeedOf(std::string_view name, uint64_t seed) {
+  for (char c : name) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return seed;
+}
+
+void Fill(TinyTensor& tensor, uint64_t seed) {
+  uint64_t count = 1;
+  for (uint64_t dim : tensor.dims) count *= dim;
+  Random random(SeedOf(tensor.name, seed));
+  const bool vector = tensor.dims.size() == 1;
+  const bool norm = tensor.name.ends_with("norm.weight");
+  const float scale = vector ? 0.3f : std::sqrt(3 / static_cast<float>(tensor.dims[0]));
+  tensor.values.resize(count);
+  for (float& value : tensor.values) value = (norm ? 1.f : 0.f) + scale * random.Next();
+}
+
+}  // namespace
+
+TinyOptions WindowedOptions() {
+  TinyOptions options = OptionsFor("gemma2");
+  options.kv_heads = 1;
+  return options;
+}
+
+TinyOptions OptionsFor(std::string_view architecture) {
+  TinyOptions options;
+  options.architecture = architecture;
+  if (architecture == "gemma2" || architecture == "gemma3") {
+    options.window = 8;
+    options.tied = true;
+    options.post_norms = true;
+    options.qk_norm = architecture == "gemma3";
+    options.layers = architecture == "gemma3" ? 6 : 2;
+  } else if (architecture == "phi3") {
+    options.fused = true;
+    options.window = 8;
+  } else if (architecture == "qwen3") {
+    options.qk_norm = true;
+  } else {
+    options.biases = true;
+  }
+  return options;
+}
+
+TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
+  auto count = [](int64_t value) { return static_cast<uint32_t>(value); };
+  keys["general.architecture"] = o.architecture;
+  key("block_count") = count(o.layers);
+  key("context_length") = count(o.context);
+  key("embedding_length") = count(o.width);
+  key("feed_forward_length") = count(o.ff_width);
+  key("attention.head_count") = count(o.heads);
+  key("attention.head_count_kv") = count(o.kv_heads);
+  key("attention.key_length") = count(o.head_dim);
+  key("attention.value_length") = count(o.head_dim);
+  key("attention.layer_norm_rms_epsilon") = 1e-5f;
+  if (o.window != 0) key("attention.sliding_window") = count(o.window);
+  AddTokenizer(o.vocab, keys);
+
+  auto add = [&](std::string name, std::vector<int64_t> dims) {
+    tensors.push_back({std::move(name), {dims.begin(), dims.end()}, {}});
+    Fill(tensors.back(), o.seed);
+  };
+  add("token_embd.weight", {o.width, o.vocab});
+  add("output_norm.weight", {o.width});
+  if (!o.tied) add("output.weight", {o.width, o.vocab});
+  const int64_t q = o.heads * o.head_dim, kv = o.kv_heads * o.head_dim;
+  for (int64_t i = 0; i < o.layers; ++i) {
+    const std::string block = fmt::format("blk.{}.", i);
+    auto project = [&](const std::string& name, int64_t in, int64_t out) {
+      add(block + name + ".weight", {in, out});
+      if (o.biases) add(block + name + ".bias", {out});
+    };
+    auto norm = [&](const std::string& name, int64_t width) { add(block + name + ".weight", {width}); };
+    norm("attn_norm", o.width);
+    norm("ffn_norm", o.width);
+    if (o.post_norms) norm("post_attention_norm", o.width);
+    if (o.post_norms) norm("post_ffw_norm", o.width);
+    if (o.qk_norm) norm("attn_q_norm", o.head_dim);
+    if (o.qk_norm) norm("attn_k_norm", o.head_dim);
+    if (o.fused) {
+      project("attn_qkv", o.width, q + 2 * kv);
+      project("ffn_up", o.width, 2 * o.ff_width);
+    } else {
+      project("attn_q", o.width, q);
+      project("attn_k", o.width, kv);
+      project("attn_v", o.width, kv);
+      project("ffn_gate", o.width, o.ff_width);
+      project("ffn_up", o.width, o.ff_width);
+    }
+    project("attn_output", q, o.width);
+    project("ffn_down", o.ff_width, o.width);
+  }
+}
+
+TinyValue& TinyModel::key(std::string_view name) { return keys[prefix_ + std::string(name)]; }
+
+TinyTensor& TinyModel::tensor(std::string_view name) {
+  auto at = std::ranges::find(tensors, name, &TinyTensor::name);
+  LOCKSTEP_CHECK(at != tensors.end(), "no tensor {}", name);
+  return *at;
+}
+
+void TinyModel::Remove(std::string_view name) { tensors.erase(tensors.begin() + (&tensor(name) - tensors.data())); }
+
+void TinyModel::Resize(std::string_view name, std::vector<uint64_t> dims) {
+  TinyTensor& resized = tensor(name);
+  resized.dims = std::move(dims);
+  Fill(resized, 1);
+}
+
+void TinyModel::Write(const std::string& path) const {
+  GgufWriter writer(path);
+  for (const auto& [name, value] : keys) {
+    std::visit(
+        [&](const auto& content) {
+          using T = std::decay_t<decltype(content)>;
+          if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+            writer.Add(name, GgufArrayData::OfStrings(std::span<const std::string>(content)));
+          } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
+            writer.Add(name, GgufArrayData::Of(std::span<const int32_t>(content)));
+          } else {
+            writer.Add(name, content);
+          }
+        },
+        value);
+  }
+  const uint32_t f32 = FindFormat("F32")->id;
+  for (const TinyTensor& tensor : tensors) writer.AddTensor(tensor.name, f32, tensor.dims);
+  for (const TinyTensor& tensor : tensors) writer.Write(std::as_bytes(std::span(tensor.values)));
+  writer.Finish();
+}
+
+void WriteInFormat(const GgufFile& file, const Format& format, const std::string& path) {
+  auto encoded = [&](const GgufTensor& tensor) {
+    return tensor.dims_count > 1 && format.encode != nullptr && tensor.dims[0] % static_cast<uint64_t>(format.block) == 0;
+  };
+  GgufWriter writer(path);
+  for (size_t i = 0; i < file.metadata().size(); ++i) {
+    const GgufEntry entry = file.metadata().at(i);
+    if (entry.key != kGgufAlignmentKey) writer.Add(entry.key, entry.value);
+  }
+  for (const GgufTensor& tensor : file.tensors()) {
+    const auto dims = std::span(tensor.dims).first(static_cast<size_t>(tensor.dims_count));
+    writer.AddTensor(tensor.name, encoded(tensor) ? format.id : tensor.type->id, dims);
+  }
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (!encoded(tensor)) {
+      writer.Write(tensor.data);
+      continue;
+    }
+    const Format& source = *FindFormat(tensor.type->id);
+    const auto count = static_cast<int64_t>(tensor.elements());
+    std::vector<float> values(tensor.elements());
+    source.decode(tensor.data.data(), count / source.block, values.data());
+    std::vector<std::byte> blocks(static_cast<size_t>(format.RowBytes(count)));
+    format.encode(values.data(), count / format.block, blocks.data());
+    writer.Write(blocks);
+  }
+  writer.Finish();
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,75 @@
+// Small models with random weights, made where a test needs one: every part of a file can be changed or left out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "formats/format.h"
+#include "gguf/gguf_file.h"
+
+namespace lockstep::test {
+
+// What a tiny model has. The defaults are fixture F1: a dense decoder of two layers.
+struct TinyOptions {
+  std::string architecture = "llama";
+  int64_t layers = 2;
+  int64_t width = 64;
+  int64_t heads = 4, kv_heads = 2;
+  int64_t head_dim = 16;
+  int64_t ff_width = 96;
+  int64_t vocab = 300;  // at least 259
+  int64_t context = 512;
+  int64_t window = 0;  // positions that windowed layers see, 0: no window
+  bool tied = false;   // the output head is the embedding
+  bool biases = false;
+  bool qk_norm = false;
+  bool post_norms = false;
+  bool fused = false;  // attn_qkv, and ffn_up with the gate's rows first
+  uint64_t seed = 1;
+};
+
+// F2: one KV head, every second layer windowed to 8 positions.
+TinyOptions WindowedOptions();
+
+// The options under which an architecture's graph uses everything that it can.
+TinyOptions OptionsFor(std::string_view architecture);
+
+using TinyValue = std::variant<uint32_t, float, bool, std::string, std::vector<int32_t>, std::vector<std::string>>;
+
+struct TinyTensor {
+  std::string name;
+  std::vector<uint64_t> dims;  // fastest first
+  std::vector<float> values;
+};
+
+// A model as keys and tensors. Random weights keep activations near 1 whatever the sizes; norms scatter around 1.
+struct TinyModel {
+  explicit TinyModel(const TinyOptions& options);
+
+  std::map<std::string, TinyValue> keys;
+  std::vector<TinyTensor> tensors;
+
+  // A key of the architecture, without its prefix.
+  TinyValue& key(std::string_view name);
+  // The tensor of this name, which must exist.
+  TinyTensor& tensor(std::string_view name);
+  void Remove(std::string_view tensor);
+  // Gives a tensor other sizes, filled anew.
+  void Resize(std::string_view tensor, std::vector<uint64_t> dims);
+
+  // Writes a GGUF file; every tensor is F32.
+  void Write(const std::string& path) const;
+
+ private:
+  std::string prefix_;
+};
+
+// Writes `file` again with its matrices in `format`, for tests of one model in many formats. Matrices whose rows are not whole
+// blocks, vectors, and all of them where the format has no encoder stay as they are.
+void WriteInFormat(const GgufFile& file, const Format& format, const std::string& path);
+
+}  // namespace lockstep::test
