@@ -2,7 +2,7 @@
 #include "gguf/test_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace lockstep;
-  test::RefusalOf<GgufFile>({reinterpret_cast<const char*>(data), size}, "fuzz.gguf");
+  lockstep::test::RefusalOf<lockstep::GgufFile>({reinterpret_cast<const char*>(data), size},
+                                                "fuzz.gguf");
   return 0;
 }

@@ -98,7 +98,7 @@ GgufArrayData GgufArrayData::OfArrays(std::span<const GgufArrayData> elements) {
   return array;
 }
 
-GgufWriter::GgufWriter(std::string path, uint32_t alignment)
+GgufWriter::GgufWriter(const std::string& path, uint32_t alignment)
     : file_(path), name_(Printable(path, 4096)), alignment_(alignment) {
   LOCKSTEP_CHECK(alignment >= 8 && std::has_single_bit(alignment), "alignment {}", alignment);
   if (alignment == kGgufDefaultAlignment) return;

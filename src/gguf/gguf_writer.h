@@ -41,7 +41,7 @@ class GgufWriter {
  public:
   // `alignment` of tensor data: a power of two of at least 8; written as metadata where it is
   // not 32.
-  explicit GgufWriter(std::string path, uint32_t alignment = kGgufDefaultAlignment);
+  explicit GgufWriter(const std::string& path, uint32_t alignment = kGgufDefaultAlignment);
 
   // T: bool, int8_t .. uint64_t, float, double: stored as exactly that type.
   template <typename T>

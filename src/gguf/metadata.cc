@@ -204,6 +204,7 @@ std::optional<std::span<const std::byte>> GgufMetadata::OptionalBytes(std::strin
   return array->bytes;
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses here.
 #define LOCKSTEP_GETTERS(T)                                                                       \
   template std::optional<T> GgufMetadata::Optional<T>(std::string_view, GgufRange) const;         \
   template T GgufMetadata::Required<T>(std::string_view, GgufRange) const;                        \
@@ -227,5 +228,6 @@ LOCKSTEP_GETTERS(double)
 LOCKSTEP_GETTERS(std::string)
 LOCKSTEP_GETTERS(std::string_view)
 #undef LOCKSTEP_GETTERS
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace lockstep

@@ -116,6 +116,7 @@ class GgufMetadata {
   size_t size() const { return entries_.size(); }
   GgufEntry at(size_t i) const;  // i < size(), in file order
 
+  // Finding an array walks it to its end: keep the value rather than ask twice.
   bool Has(std::string_view key) const { return Find(key).has_value(); }
   std::optional<GgufValue> Find(std::string_view key) const;
 
@@ -143,7 +144,7 @@ class GgufMetadata {
                                                           GgufLength length = {}) const;
 
   // A value that is the same number for all or one number for each (head counts, window patterns):
-  // the scalar repeated, or the array, which must have exactly `count` elements.
+  // the scalar repeated, or the array, which must have exactly `count` elements. `count` is the caller's to bound.
   template <typename T>
   std::optional<std::vector<T>> OptionalPerItem(std::string_view key, uint64_t count,
                                                 GgufRange range = {}) const;

@@ -2,7 +2,7 @@
 #include "gguf/test_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace lockstep;
-  test::RefusalOf<Safetensors>({reinterpret_cast<const char*>(data), size}, "fuzz.safetensors");
+  lockstep::test::RefusalOf<lockstep::Safetensors>({reinterpret_cast<const char*>(data), size},
+                                                   "fuzz.safetensors");
   return 0;
 }

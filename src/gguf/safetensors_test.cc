@@ -236,7 +236,7 @@ TEST(Safetensors, WriterRefusesWhatWouldNotLoad) {
       {{item("\xFF", "F32", {2})}, "header: expected JSON"},
   };
   for (const auto& [items, says] : rows) {
-    std::string text = MessageOf([&] { WriteSafetensors(path, items); });
+    std::string text = MessageOf([&, &items = items] { WriteSafetensors(path, items); });
     EXPECT_NE(text.find(says), text.npos) << text;
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder / ""));
