@@ -33,6 +33,7 @@ const Command* FindCommand(std::string_view name);
 
 // Defined in NAME_command.cc.
 int RunInspect(const OptionValues& options, Positional positional);
+int RunRun(const OptionValues& options, Positional positional);
 int RunTokenize(const OptionValues& options, Positional positional);
 
 // Runs a command line without the program's name and returns the exit code. Throws Error.

@@ -22,6 +22,10 @@ int RunCompletions(const OptionValues&, Positional positional);
 int RunVersion(const OptionValues&, Positional);
 
 constexpr Command kCommands[] = {
+    {Cmd::kRun, "one completion of a prompt, streamed", "-m FILE -p TEXT [options]",
+     "The prompt is continued as it stands, without a chat template. The last line on stderr gives speeds, the share of the "
+     "measured memory bandwidth, and the hash of the last logits.",
+     0, RunRun},
     {Cmd::kTokenize, "token ids and pieces of a text, or a text from ids",
      "-m FILE -p TEXT [options]",
      "Pieces are printed with control characters as \\xNN. --detokenize reads ids from --tokens, "

@@ -42,7 +42,7 @@ Model::Model(const LoadOptions& options)
   trained_context_ = source.Count("context_length");
   graph_ = BuildGraph(source);
   if (vocab() != tokenizer_.size()) {
-    Log().debug("{}: {} tokens for {} rows of logits", file_.name(), tokenizer_.size(), vocab());
+    Log(LogLevel::kDebug, "{}: {} tokens for {} rows of logits", file_.name(), tokenizer_.size(), vocab());
   }
   std::vector<WeightUse> uses = FindWeights(graph_, file_);
   int64_t weight_bytes = 0;
@@ -86,7 +86,7 @@ void Model::ChooseContext(const LoadOptions& options, int64_t other_bytes, const
   const int64_t fitting = left / page_bytes / options.sequences * kPageTokens;
   if (options.context == 0 && fitting >= std::min<int64_t>(trained_context_, 1024)) {
     context_ = std::min(fitting, trained_context_);
-    Log().warn("context: {} of the model's {} positions, which is what memory has room for", context_, trained_context_);
+    Log(LogLevel::kWarning, "context: {} of the model's {} positions, which is what memory has room for", context_, trained_context_);
     return;
   }
   throw Refused("{}: expected {:.2f} GB of free memory ({:.2f} GB for weights and buffers, {:.2f} GB for {} x {} positions), found {:.2f} GB",

@@ -25,11 +25,16 @@ bool QuantizeRowReference(const float* x, int64_t k, QuantizedRow out) {
     float up = small ? 0x1p96f : 1, down = small ? 0x1p-96f : 1;
     float inverse = amax == 0 ? 0 : 127 / (amax * up);
     out.scales[block] = amax * up / 127 * down;
-    out.sums[2 * block] = out.sums[2 * block + 1] = 0;
+    int32_t sums[3] = {0, 0, 0};
     for (int64_t i = 0; i < kQuantizeBlock; ++i) {
       int32_t code = i < width && amax != 0 ? scalar::RoundToInt(x[begin + i] * up * inverse) : 0;
       out.codes[begin + i] = static_cast<int8_t>(code);
-      out.sums[2 * block + i / 16] += code;
+      sums[i / 16] += code;
+      sums[2] += code;
+    }
+    for (int64_t i = 0; i < 3; ++i) {
+      out.minus_sums[3 * block + i] = -sums[i];
+      out.scaled_sums[3 * block + i] = out.scales[block] * static_cast<float>(sums[i]);
     }
   }
   return finite;

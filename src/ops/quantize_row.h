@@ -13,7 +13,9 @@ inline constexpr int64_t kQuantizeBlock = 32;
 struct QuantizedRow {
   int8_t* codes;  // [blocks, 32], -127 .. 127
   float* scales;  // [blocks]
-  int32_t* sums;  // [blocks, 2], of the codes of each half block
+  // Of the codes of the first half, the second half and the whole of each block:
+  int32_t* minus_sums;  // [blocks, 3]  minus their sum
+  float* scaled_sums;   // [blocks, 3]  scale * float(sum)
 };
 
 // Quantises x: [k]. Returns false where an element is NaN or infinite; such a block is all zeros, the others are right.

@@ -1,0 +1,327 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "engine/page_cache.h"
+#include "engine/sha256.h"
+#include "engine/stop_matcher.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+
+// One request and its sequence. What the scheduler alone touches stands apart from what both sides share.
+class Job final : public Request {
+ public:
+  Job(RequestOptions request, Sampler chosen_sampler, const Tokenizer& tokenizer)
+      : options(std::move(request)),
+        sampler(std::move(chosen_sampler)),
+        sampler_state(sampler.InitialState()),
+        decoder(tokenizer, {.skip_special = !options.show_special, .at_start = false}),
+        stops(options.stop, options.include_stop),
+        tokens(options.prompt) {
+    result.prompt_tokens = static_cast<int64_t>(options.prompt.size());
+  }
+
+  State Next(Event* event, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    ready_.wait_for(lock, timeout, [&] { return !events_.empty() || finished_; });
+    if (!events_.empty()) {
+      *event = std::move(events_.front());
+      events_.pop_front();
+      return State::kEvent;
+    }
+    return finished_ ? State::kFinished : State::kWaiting;
+  }
+  void Cancel() override { cancelled_.store(true); }
+  const Summary& summary() const override { return result; }
+
+  bool cancelled() const { return cancelled_.load(); }
+  void Push(Event event) {
+    std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    ready_.notify_all();
+  }
+  void Finish() {
+    std::lock_guard lock(mutex_);
+    finished_ = true;
+    ready_.notify_all();
+  }
+
+  // The scheduler's.
+  RequestOptions options;
+  Sampler sampler;
+  SamplerState sampler_state;
+  StreamDecoder decoder;
+  StopMatcher stops;
+  std::vector<int32_t> tokens;            // prompt and answer
+  int64_t computed = 0;                   // positions whose K and V are cached
+  std::vector<int32_t> pages;
+  std::vector<const std::byte*> page_addresses;
+  Clock::time_point started, first_token, last_token;
+  Summary result;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Event> events_;
+  bool finished_ = false;
+  std::atomic<bool> cancelled_{false};
+};
+
+using JobPtr = std::shared_ptr<Job>;
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  explicit Impl(const LoadOptions& options)
+      : model_(options), sequences_(options.sequences), cache_(model_.pool().pages(), kPageTokens) {
+    thread_ = std::thread([this] { Loop(); });
+  }
+
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  Result<std::shared_ptr<Request>> Submit(RequestOptions options) {
+    if (options.prompt.empty()) return Refused("prompt: expected at least one token, found none");
+    if (static_cast<int64_t>(options.prompt.size()) >= model_.context()) {
+      return Refused("prompt: expected fewer than {} tokens, the context, found {}", model_.context(), options.prompt.size());
+    }
+    for (int32_t token : options.prompt) {
+      if (token < 0 || token >= model_.vocab()) {
+        return Refused("prompt: expected tokens below {}, found {}", model_.vocab(), token);
+      }
+    }
+    Result<Sampler> sampler = MakeSampler(options.sampling);
+    if (!sampler) return sampler.error();
+    auto job = std::make_shared<Job>(std::move(options), std::move(sampler).value(), model_.tokenizer());
+    {
+      std::lock_guard lock(mutex_);
+      waiting_.push_back(job);
+    }
+    wake_.notify_all();
+    return std::shared_ptr<Request>(job);
+  }
+
+  Model& model() { return model_; }
+
+ private:
+  Result<Sampler> MakeSampler(const SamplingParams& params) {
+    const Tokenizer& tokenizer = model_.tokenizer();
+    std::vector<std::vector<int32_t>> breakers;
+    if (params.dry_multiplier != 0) {
+      auto text_of = [&](int32_t id) { return std::string(tokenizer.Has(id) ? tokenizer.BytesOf(id) : ""); };
+      auto tokenize = [&](std::string_view text) { return tokenizer.Encode(text); };
+      breakers = DryBreakerTokens(params.dry_sequence_breakers, tokenizer.size(), text_of, tokenize);
+    }
+    return Sampler::Create(params, model_.vocab(), std::move(breakers));
+  }
+
+  void Loop() {
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return closing_ || !waiting_.empty() || !running_.empty(); });
+        if (closing_) break;
+        while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < sequences_) {
+          running_.push_back(waiting_.front());
+          waiting_.pop_front();
+          Admit(*running_.back());
+        }
+      }
+      DropCancelled();
+      if (!running_.empty()) Step();
+    }
+    for (const JobPtr& job : running_) End(*job, FinishReason::kCancelled);
+    for (const JobPtr& job : waiting_) End(*job, FinishReason::kCancelled);
+  }
+
+  // Takes the pages of the longest known prefix; at least the last prompt token is computed anew, for its logits.
+  void Admit(Job& job) {
+    const int64_t most = job.options.cache_prompt ? (job.result.prompt_tokens - 1) / kPageTokens : 0;
+    for (int32_t page : cache_.Match(job.tokens, most)) AddPage(job, page);
+    job.computed = static_cast<int64_t>(job.pages.size()) * kPageTokens;
+    job.result.cached_tokens = job.computed;
+    // The address of the list is part of a batch: it must not move while the sequence grows.
+    job.page_addresses.reserve(static_cast<size_t>(CeilDiv(model_.context(), kPageTokens)));
+    job.started = Clock::now();
+  }
+
+  void AddPage(Job& job, int32_t page) {
+    job.pages.push_back(page);
+    job.page_addresses.push_back(model_.pool().page(page));
+  }
+
+  void DropCancelled() {
+    std::erase_if(running_, [&](const JobPtr& job) {
+      if (!job->cancelled()) return false;
+      End(*job, FinishReason::kCancelled);
+      return true;
+    });
+  }
+
+  // Adds rows of this job's next tokens to the batch.
+  void AddRows(Job& job, int64_t room, Batch& batch) {
+    const int64_t pending = static_cast<int64_t>(job.tokens.size()) - job.computed;
+    const int64_t count = std::min(pending, room);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t position = job.computed + i;
+      if (position / kPageTokens >= static_cast<int64_t>(job.pages.size())) {
+        // Every running sequence fits the pool at full length, so a page is always to be had.
+        std::optional<int32_t> page = cache_.Allocate();
+        LOCKSTEP_CHECK(page.has_value(), "no page for position {}", position);
+        AddPage(job, *page);
+      }
+      batch.tokens.push_back(job.tokens[static_cast<size_t>(position)]);
+      batch.places.push_back({job.page_addresses.data(), position});
+    }
+    if (count == pending) batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()) - 1);
+  }
+
+  void Step() {
+    const ProgramOptions& limits = model_.program().options();
+    Batch batch;
+    struct Share {
+      JobPtr job;
+      int64_t first, rows;
+      bool sampled;
+    };
+    std::vector<Share> shares;
+    // Sequences that only need their next token come first, so that a long prompt does not stop the others' answers.
+    std::vector<JobPtr> order(running_.begin(), running_.end());
+    std::ranges::stable_sort(order, {}, [](const JobPtr& job) {
+      return static_cast<int64_t>(job->tokens.size()) - job->computed > 1;
+    });
+    for (const JobPtr& job : order) {
+      const auto first = static_cast<int64_t>(batch.tokens.size());
+      const int64_t room = limits.max_tokens - first;
+      if (room == 0 || static_cast<int64_t>(batch.outputs.size()) == limits.max_outputs) break;
+      const size_t outputs = batch.outputs.size();
+      AddRows(*job, room, batch);
+      shares.push_back({job, first, static_cast<int64_t>(batch.tokens.size()) - first, batch.outputs.size() > outputs});
+    }
+    // Those that found no room come first next time.
+    std::ranges::rotate(running_, running_.begin() + static_cast<int64_t>(shares.size()) % static_cast<int64_t>(running_.size()));
+
+    model_.executor().Run(batch);
+    const std::span<const float> logits = model_.executor().Result(model_.graph().logits);
+    size_t output = 0;
+    for (const Share& share : shares) {
+      Job& job = *share.job;
+      std::span<const float> row;
+      if (share.sampled) row = logits.subspan(output++ * static_cast<size_t>(model_.vocab()), static_cast<size_t>(model_.vocab()));
+      if (!Advance(job, share.first, share.rows, row)) {
+        std::erase(running_, share.job);
+      }
+    }
+  }
+
+  // Takes in the rows just computed; false where the job has ended.
+  bool Advance(Job& job, int64_t first, int64_t rows, std::span<const float> logits) {
+    for (int64_t row = first; row < first + rows; ++row) {
+      std::string step = model_.executor().Fault(row);
+      if (!step.empty()) {
+        return Fail(job, fmt::format("{}: expected finite numbers, found NaN or infinity at position {}", step,
+                                     job.computed + row - first));
+      }
+    }
+    const int64_t full_before = job.computed / kPageTokens;
+    job.computed += rows;
+    if (job.options.cache_prompt) {
+      for (int64_t i = full_before; i < job.computed / kPageTokens; ++i) {
+        cache_.Publish(std::span(job.pages).first(static_cast<size_t>(i)), job.pages[static_cast<size_t>(i)],
+                       std::span(job.tokens).subspan(static_cast<size_t>(i * kPageTokens), static_cast<size_t>(kPageTokens)));
+      }
+    }
+    return logits.empty() || Sample(job, logits);
+  }
+
+  bool Fail(Job& job, std::string error) {
+    job.result.error = std::move(error);
+    End(job, FinishReason::kError);
+    return false;
+  }
+
+  bool Sample(Job& job, std::span<const float> logits) {
+    const Clock::time_point now = Clock::now();
+    if (job.result.generated_tokens == 0) job.first_token = now;
+    job.last_token = now;
+    if (job.options.max_tokens == 0) {
+      job.result.logits_hash = Sha256Hex(std::as_bytes(logits));
+      End(job, FinishReason::kLength);
+      return false;
+    }
+    const auto position = static_cast<int64_t>(job.tokens.size());
+    Result<TokenDraw> draw = job.sampler.Sample({logits, job.tokens, position, {}}, job.sampler_state);
+    if (!draw) return Fail(job, fmt::format("logits at position {}: {}", position - 1, draw.error().what()));
+    const Tokenizer& tokenizer = model_.tokenizer();
+    const int32_t token = draw->token;
+    const bool ends = tokenizer.Has(token) && tokenizer.IsEndOfGeneration(token) && !job.options.ignore_eos;
+    job.tokens.push_back(token);
+    ++job.result.generated_tokens;
+
+    Event event{token, "", draw->logprob, draw->top};
+    if (!ends || job.options.show_special) event.text = job.stops.Add(tokenizer.Has(token) ? job.decoder.Add(token) : "");
+    const bool stopped = ends || job.stops.stopped();
+    const bool full = job.result.generated_tokens == job.options.max_tokens ||
+                      static_cast<int64_t>(job.tokens.size()) >= model_.context();
+    job.Push(std::move(event));
+    if (!stopped && !full) return true;
+    job.result.logits_hash = Sha256Hex(std::as_bytes(logits));
+    End(job, stopped ? FinishReason::kStop : FinishReason::kLength);
+    return false;
+  }
+
+  void End(Job& job, FinishReason reason) {
+    job.result.reason = reason;
+    job.result.stop_text = job.stops.met();
+    if (!job.stops.stopped()) {
+      job.result.tail = job.stops.Add(job.decoder.Finish());
+      job.result.tail += job.stops.Finish();
+    }
+    if (job.result.generated_tokens > 0) {
+      job.result.prompt_seconds = Seconds(job.started, job.first_token);
+      job.result.generate_seconds = Seconds(job.first_token, job.last_token);
+    }
+    for (int32_t page : job.pages) {
+      // A failed sequence may have left numbers that are not finite in pages that others would share.
+      if (reason == FinishReason::kError) cache_.Withdraw(page);
+      cache_.Release(page);
+    }
+    job.pages.clear();
+    job.Finish();
+  }
+
+  Model model_;
+  const int64_t sequences_;
+  PageCache cache_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<JobPtr> waiting_;
+  std::deque<JobPtr> running_;  // the scheduler's thread alone
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+Engine::Engine(const LoadOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Engine::~Engine() = default;
+Result<std::shared_ptr<Request>> Engine::Submit(RequestOptions options) { return impl_->Submit(std::move(options)); }
+const Model& Engine::model() const { return impl_->model(); }
+const Tokenizer& Engine::tokenizer() const { return impl_->model().tokenizer(); }
+ThreadTeam& Engine::team() { return impl_->model().team(); }
+
+}  // namespace lockstep
