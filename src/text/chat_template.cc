@@ -127,7 +127,8 @@ class Prober {
     std::string as_text = RenderCalls(ArgumentForm::kText, "", false);
     bool object_works = calls(as_object);
     bool text_works = calls(as_text);
-    // Each form can be printed in a way that shows it was not meant: a dict as Python writes it, a text quoted again.
+    // Each form can be printed in a way that shows it was not meant: a dict as Python writes it, a
+    // text quoted again.
     bool object_clean = object_works && !Has(as_object, fmt::format("'{}'", kKey));
     bool text_clean = text_works && Has(as_text, fmt::format("\"{}\"", kKey));
     found.tool_calls = object_works || text_works;
@@ -222,7 +223,8 @@ json::array AdaptMessages(const json::array& messages, const ChatCapabilities& c
 ChatTemplate::ChatTemplate(std::string name, std::string_view source, ChatTokens tokens,
                            const JinjaLimits& limits)
     : tokens_(std::move(tokens)), template_(std::move(name), source, limits) {
-  // transformers passes None for what a request lacks; templates written for requests that have tools raise on it.
+  // transformers passes None for what a request lacks; templates written for requests that have
+  // tools raise on it.
   Prober prober(*this);
   if (!prober.RendersPlainText()) {
     absent_is_none_ = false;

@@ -1,4 +1,5 @@
-// A model's chat template: from a conversation to the text of its prompt, and what the template can say.
+// A model's chat template: from a conversation to the text of its prompt, and what the template can
+// say.
 #pragma once
 
 #include <boost/json.hpp>
@@ -11,8 +12,8 @@
 
 namespace lockstep {
 
-// What a template was seen to do with small conversations, and which variables it reads. A template that raises on a
-// probe does not support what the probe asks for.
+// What a template was seen to do with small conversations, and which variables it reads. A template
+// that raises on a probe does not support what the probe asks for.
 struct ChatCapabilities {
   bool system_role = false;
   bool tools = false;                // definitions of the request's tools reach the prompt
@@ -64,7 +65,8 @@ class ChatTemplate {
   ChatCapabilities capabilities_;
 };
 
-// The messages with each content, and each call's arguments, in a form that a template of these capabilities takes.
+// The messages with each content, and each call's arguments, in a form that a template of these
+// capabilities takes.
 boost::json::array AdaptMessages(const boost::json::array& messages,
                                  const ChatCapabilities& capabilities);
 

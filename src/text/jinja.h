@@ -1,5 +1,6 @@
-// Jinja for chat templates: what transformers' environment prints, within bounds. The environment is Jinja 3.1's
-// ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls; templates cannot load others.
+// Jinja for chat templates: what transformers' environment prints, within bounds. The environment
+// is Jinja 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls;
+// templates cannot load others.
 #pragma once
 
 #include <ctime>
@@ -17,8 +18,8 @@ using JinjaLimits = jinja::Limits;
 // A parsed template. Const members may be called from several threads.
 class JinjaTemplate {
  public:
-  // `name` stands before line and column in errors. Throws Refused where the source is not UTF-8, longer than
-  // kMaxSourceBytes, or no template.
+  // `name` stands before line and column in errors. Throws Refused where the source is not UTF-8,
+  // longer than kMaxSourceBytes, or no template.
   JinjaTemplate(std::string name, std::string_view source, const JinjaLimits& limits = {});
   ~JinjaTemplate();
   JinjaTemplate(JinjaTemplate&&) noexcept;
@@ -26,8 +27,9 @@ class JinjaTemplate {
 
   static constexpr size_t kMaxSourceBytes = 4u << 20;
 
-  // The text for the variables of `context`, a dict. `now`, what strftime_now prints, is the local time where it is
-  // null. Throws Refused with name, line and column where the template raises, fails or exceeds a limit.
+  // The text for the variables of `context`, a dict. `now`, what strftime_now prints, is the local
+  // time where it is null. Throws Refused with name, line and column where the template raises,
+  // fails or exceeds a limit.
   std::string Render(const jinja::Value& context, const std::tm* now = nullptr) const;
 
   // Names that the template reads from its context or Jinja's globals.

@@ -45,7 +45,8 @@ const Builtin* FindFilter(std::string_view name);
 const Builtin* FindTest(std::string_view name);
 const Builtin* FindGlobal(std::string_view name);
 const Builtin* FindMethod(const Value& object, std::string_view name);
-// Whether Jinja's sandbox hides this attribute: methods that change their object, names that start with "_".
+// Whether Jinja's sandbox hides this attribute: methods that change their object, names that start
+// with "_".
 bool IsUnsafeAttribute(const Value& object, std::string_view name);
 
 // Matches `args` to the row's parameters and runs it. Throws Fault where they do not match.

@@ -1,4 +1,5 @@
-// Filters that make text or numbers (Jinja 3.1 documentation, "List of Builtin Filters"; tojson as transformers sets it).
+// Filters that make text or numbers (Jinja 3.1 documentation, "List of Builtin Filters"; tojson as
+// transformers sets it).
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>

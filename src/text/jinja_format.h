@@ -5,7 +5,8 @@
 
 namespace lockstep::jinja {
 
-// `pattern % values`: a tuple gives several values, a dict those of %(name)s. Throws Fault where they do not match.
+// `pattern % values`: a tuple gives several values, a dict those of %(name)s. Throws Fault where
+// they do not match.
 Value PercentFormat(const Value& pattern, const Value& values);
 
 // str.format: fields {}, {0}, {name}, {name.attribute[key]}, !r and !s, and format specifications.

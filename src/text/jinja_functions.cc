@@ -1,4 +1,5 @@
-// The global functions of a template: Jinja's own, and those that transformers adds for chat templates.
+// The global functions of a template: Jinja's own, and those that transformers adds for chat
+// templates.
 #include <algorithm>
 #include <ctime>
 

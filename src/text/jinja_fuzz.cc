@@ -1,4 +1,5 @@
-// Bytes as a chat template: they load or are refused, and what loads renders or is refused, within the limits.
+// Bytes as a chat template: they load or are refused, and what loads renders or is refused, within
+// the limits.
 #include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>

@@ -11,7 +11,8 @@
 
 namespace lockstep::jinja {
 
-// The names of one scope; inner scopes see outer ones, and setting a name never reaches an outer scope.
+// The names of one scope; inner scopes see outer ones, and setting a name never reaches an outer
+// scope.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> outer) : parent(std::move(outer)) {}
   const Value* Find(int symbol) const;
@@ -24,7 +25,8 @@ struct Scope {
 
 class Interpreter {
  public:
-  // `now` is what strftime_now prints. All arguments outlive the interpreter, and a Budget is current while it lives.
+  // `now` is what strftime_now prints. All arguments outlive the interpreter, and a Budget is
+  // current while it lives.
   Interpreter(const Program& program, const Dict& context, const Limits& limits,
               const std::tm& now);
   ~Interpreter();
@@ -33,7 +35,8 @@ class Interpreter {
   std::string Run();
 
   Value CallValue(const Value& callee, const Args& args);
-  // What filters and tests named in arguments (map, select) need. Throw Fault where the name is unknown.
+  // What filters and tests named in arguments (map, select) need. Throw Fault where the name is
+  // unknown.
   Value ApplyFilter(const std::string& name, const Value& value, const Args& args);
   bool ApplyTest(const std::string& name, const Value& value, const Args& args);
 

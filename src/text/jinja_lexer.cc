@@ -124,7 +124,8 @@ class Lexer {
     if (!data.empty()) Emit(Token::Type::kData, at_, std::string(data));
   }
 
-  // The end of a tag at `at` where it starts there, closed by `close`: `-` eats blanks, trim_blocks one line end.
+  // The end of a tag at `at` where it starts there, closed by `close`: `-` eats blanks, trim_blocks
+  // one line end.
   std::optional<size_t> TagEnd(size_t at, std::string_view close, bool trim) const {
     char sign = at < text_.size() ? text_[at] : '\0';
     if (sign == '-' && Starts(close, at + 1)) return SkipSpace(at + 1 + close.size());

@@ -1,5 +1,5 @@
-// Splits template source into tokens, with the whitespace control of Jinja where trim_blocks and lstrip_blocks are on,
-// as transformers sets it (Jinja 3.1 documentation, "Whitespace Control").
+// Splits template source into tokens, with the whitespace control of Jinja where trim_blocks and
+// lstrip_blocks are on, as transformers sets it (Jinja 3.1 documentation, "Whitespace Control").
 #pragma once
 
 #include <string>
@@ -37,8 +37,8 @@ struct Token {
   int column = 1;  // from 1, in bytes
 };
 
-// The tokens of a template, kEnd last. Throws Fault, located, where a comment, raw block or string does not end, a
-// bracket has no partner or a character starts no token. Source is valid UTF-8.
+// The tokens of a template, kEnd last. Throws Fault, located, where a comment, raw block or string
+// does not end, a bracket has no partner or a character starts no token. Source is valid UTF-8.
 std::vector<Token> Tokenize(std::string_view source);
 
 }  // namespace lockstep::jinja

@@ -54,7 +54,8 @@ Value PartitionMethod(Call& call) {
 
 // ---- search
 
-// The part of the object between the code points that the two arguments from `first` on name, and its byte offset.
+// The part of the object between the code points that the two arguments from `first` on name, and
+// its byte offset.
 struct Window {
   std::string_view text;
   size_t offset;

@@ -1,5 +1,5 @@
-// Operators, attributes and subscripts with Python's meaning under Jinja's immutable sandbox. All throw Fault where
-// Python raises, with Python's words where a template author would know them.
+// Operators, attributes and subscripts with Python's meaning under Jinja's immutable sandbox. All
+// throw Fault where Python raises, with Python's words where a template author would know them.
 #pragma once
 
 #include "text/jinja_ast.h"

@@ -7,8 +7,9 @@
 
 namespace lockstep::jinja {
 
-// Parses a whole template. Throws Fault, located, where it is not one, names an unknown filter or test where Jinja would
-// refuse it at load (outside conditions), uses a statement that needs other files, or nests too deeply.
+// Parses a whole template. Throws Fault, located, where it is not one, names an unknown filter or
+// test where Jinja would refuse it at load (outside conditions), uses a statement that needs other
+// files, or nests too deeply.
 Program Parse(std::string_view source);
 
 }  // namespace lockstep::jinja

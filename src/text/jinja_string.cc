@@ -8,7 +8,8 @@
 namespace lockstep::jinja {
 namespace {
 
-// Upper case of the letters whose full mapping is more than one code point (Unicode SpecialCasing.txt, unconditional).
+// Upper case of the letters whose full mapping is more than one code point (Unicode
+// SpecialCasing.txt, unconditional).
 struct SpecialUpper {
   uint32_t code_point;
   std::string_view upper;

@@ -1,5 +1,5 @@
-// Python's str methods on UTF-8 text. Positions and lengths are in code points where the name says so, else in bytes.
-// Texts are valid UTF-8 and so are the results.
+// Python's str methods on UTF-8 text. Positions and lengths are in code points where the name says
+// so, else in bytes. Texts are valid UTF-8 and so are the results.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ void AppendCodePoint(std::string& out, uint32_t code_point);
 // Byte offset of code point `index`; the size of the text where it has fewer.
 size_t OffsetOf(std::string_view text, size_t index);
 
-// The place of `needle` from byte `from` on, std::string::npos where there is none. Linear in both sizes.
+// The place of `needle` from byte `from` on, std::string::npos where there is none. Linear in both
+// sizes.
 size_t Find(std::string_view text, std::string_view needle, size_t from);
 
 bool IsSpace(uint32_t code_point);  // Python's str.isspace()
@@ -40,7 +41,8 @@ std::vector<std::string_view> SplitFromRight(std::string_view text, std::string_
                                              int64_t max_splits);
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 
-// Every occurrence, or the first `count` where it is not negative; an empty `old` matches between code points.
+// Every occurrence, or the first `count` where it is not negative; an empty `old` matches between
+// code points.
 std::string Replace(std::string_view text, std::string_view old, std::string_view with,
                     int64_t count);
 size_t CountOf(std::string_view text, std::string_view needle);

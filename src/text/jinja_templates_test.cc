@@ -1,4 +1,5 @@
-// Real chat templates against the texts that Python's jinja2 prints for them, set up as transformers does.
+// Real chat templates against the texts that Python's jinja2 prints for them, set up as
+// transformers does.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>

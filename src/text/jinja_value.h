@@ -1,4 +1,5 @@
-// Values of the template language: Python's, as far as a template can tell. All but objects are immutable.
+// Values of the template language: Python's, as far as a template can tell. All but objects are
+// immutable.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -27,8 +28,8 @@ struct Limits {
   int64_t range = 100'000;          // items of range(), as in Jinja's sandbox
 };
 
-// An error inside a template; the place is added where it passes the nearest expression or statement. Only the public
-// classes (jinja.h) turn it into lockstep::Error.
+// An error inside a template; the place is added where it passes the nearest expression or
+// statement. Only the public classes (jinja.h) turn it into lockstep::Error.
 struct Fault : std::exception {
   explicit Fault(std::string text) : message(std::move(text)) {}
   const char* what() const noexcept override { return message.c_str(); }
@@ -43,8 +44,8 @@ struct Fault : std::exception {
   int column = 0;  // from 1, in bytes
 };
 
-// Counts what the rendering of this thread has used. Values made while one is current are charged to it and must not
-// outlive it; without one, making values is free.
+// Counts what the rendering of this thread has used. Values made while one is current are charged
+// to it and must not outlive it; without one, making values is free.
 class Budget {
  public:
   explicit Budget(const Limits& limits);
@@ -82,6 +83,8 @@ class Charge {
   size_t bytes_ = 0;
 };
 
+constexpr int kMaxValueDepth = 200;  // lists and dicts inside each other
+
 class Value;
 class Interpreter;
 using Int = __int128;  // holds every JSON integer that Boost.JSON keeps exact, with room for sums
@@ -103,8 +106,8 @@ class Object : public std::enable_shared_from_this<Object> {
   virtual int depth() const { return 0; }  // nesting of the values inside
 };
 
-// How a sequence came about, which decides what it can do: a generator is used up by iteration and has no length, a view
-// or range has no JSON form.
+// How a sequence came about, which decides what it can do: a generator is used up by iteration and
+// has no length, a view or range has no JSON form.
 enum class Sequence { kList, kTuple, kGenerator, kView, kRange };
 
 struct String;
@@ -132,7 +135,8 @@ class Value {
   static Value Tuple(std::vector<Value> items) {
     return MakeList(std::move(items), Sequence::kTuple);
   }
-  // Later values replace those of an equal key, at its place. Throws Fault where a key cannot be one.
+  // Later values replace those of an equal key, at its place. Throws Fault where a key cannot be
+  // one.
   static Value MakeDict(std::vector<std::pair<Value, Value>> items);
   static Value MakeUndefined(std::string message);
   // From a parsed document; throws Fault where it nests too deeply.
@@ -169,7 +173,8 @@ class Value {
   std::string_view type_name() const;  // "str", "dict", "NoneType"
   int depth() const;  // how far lists and dicts nest inside, 0 for what has no items
 
-  // Whether both are one object in memory, or equal where Python shares them (None, booleans, small integers).
+  // Whether both are one object in memory, or equal where Python shares them (None, booleans, small
+  // integers).
   bool Same(const Value& other) const;
 
  private:
@@ -237,7 +242,8 @@ bool Less(const Value& a, const Value& b);
 bool Contains(const Value& haystack, const Value& needle);
 // Python's len(); nullopt where the type has none.
 std::optional<size_t> Length(const Value& value);
-// The items that `for` would visit: characters of a string, keys of a dict. Throws Fault where it is not iterable.
+// The items that `for` would visit: characters of a string, keys of a dict. Throws Fault where it
+// is not iterable.
 std::vector<Value> Items(const Value& value);
 bool IsIterable(const Value& value);
 // A hash that agrees with Equals; throws Fault for what Python cannot hash.
@@ -248,7 +254,8 @@ std::string ToJson(const Value& value, const JsonStyle& style);
 
 // Decimal digits of an integer.
 std::string IntText(Int value);
-// The value; throws Fault where it did not fit. A reference, so that it is read after the operation in the first argument.
+// The value; throws Fault where it did not fit. A reference, so that it is read after the operation
+// in the first argument.
 Int Checked(bool overflow, const Int& value);
 
 }  // namespace lockstep::jinja

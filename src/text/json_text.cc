@@ -54,7 +54,8 @@ bool IsPrintable(utf8proc_int32_t code_point) {
   }
 }
 
-// Calls `visit(code point, its bytes)` along UTF-8 text; a byte that is not UTF-8 is passed as it is.
+// Calls `visit(code point, its bytes)` along UTF-8 text; a byte that is not UTF-8 is passed as it
+// is.
 template <typename Visit>
 void EachCodePoint(std::string_view text, Visit&& visit) {
   while (!text.empty()) {
