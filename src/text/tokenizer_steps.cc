@@ -325,7 +325,7 @@ Splitter::Pieces Splitter::Run(std::string_view text, bool at_start) const {
           MarkSpaces(piece, rule, first, &pieces, &out);
           break;
         case Kind::kPrefixSpace:
-          if (IsWhitespace(DecodeUtf8(piece, 0).code)) {
+          if (piece.starts_with(' ')) {
             out.push_back(piece);
           } else {
             out.push_back(pieces.changed.emplace_back(fmt::format(" {}", piece)));

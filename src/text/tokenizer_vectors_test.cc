@@ -1,7 +1,5 @@
 // Ids and texts of real vocabularies, as recorded from the models' own tokenizers.
 #include <gtest/gtest.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <boost/json.hpp>
 #include <filesystem>
@@ -10,16 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "gguf/gguf_file.h"
-#include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "text/tokenizer_test_files.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path Shared() { return fs::path(LOCKSTEP_SOURCE_DIR) / ".." / "shared" / "tokenizers"; }
 
 std::string ReadAll(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -45,37 +39,6 @@ std::vector<int32_t> ParseIds(const std::string& line) {
   return ids;
 }
 
-std::string Unpack(const fs::path& path) {
-  const gzFile in = gzopen(path.c_str(), "rb");
-  if (in == nullptr) return {};
-  std::string text;
-  std::vector<char> buffer(1 << 20);
-  for (int got; (got = gzread(in, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0;) {
-    text.append(buffer.data(), static_cast<size_t>(got));
-  }
-  gzclose(in);
-  return text;
-}
-
-// A checkpoint folder whose tokenizer.json is unpacked; removed with the object.
-class Checkpoint {
- public:
-  explicit Checkpoint(const std::string& name)
-      : path_(fs::temp_directory_path() / ("tokenizer-" + name + "-" + std::to_string(getpid()))) {
-    fs::create_directories(path_);
-    std::ofstream(path_ / "tokenizer.json", std::ios::binary)
-        << Unpack(Shared() / name / "tokenizer.json.gz");
-    fs::copy_file(Shared() / name / "tokenizer_config.json", path_ / "tokenizer_config.json",
-                  fs::copy_options::overwrite_existing);
-  }
-  Checkpoint(const Checkpoint&) = delete;
-  ~Checkpoint() { fs::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
-
 std::vector<int32_t> IdsOf(const boost::json::value& value) {
   return boost::json::value_to<std::vector<int32_t>>(value);
 }
@@ -98,7 +61,7 @@ std::vector<Recorded> ReadRecorded(const fs::path& gguf) {
 class GgufVectors : public testing::TestWithParam<const char*> {};
 
 TEST_P(GgufVectors, GiveTheRecordedIdsAndTheTextBack) {
-  const fs::path path = Shared() / (std::string("ggml-vocab-") + GetParam() + ".gguf");
+  const fs::path path = SharedTokenizers() / (std::string("ggml-vocab-") + GetParam() + ".gguf");
   if (!fs::exists(path)) GTEST_SKIP() << "shared tokenizers are not here";
   const Tokenizer tokenizer = Tokenizer::FromGguf(GgufFile::Open(path.string()));
   const std::vector<Recorded> recorded = ReadRecorded(path);
@@ -120,11 +83,12 @@ INSTANTIATE_TEST_SUITE_P(Files, GgufVectors,
 class FolderVectors : public testing::TestWithParam<const char*> {};
 
 TEST_P(FolderVectors, GiveTheRecordedIdsAndTexts) {
-  if (!fs::exists(Shared() / GetParam())) GTEST_SKIP() << "shared tokenizers are not here";
+  if (!fs::exists(SharedTokenizers() / GetParam()))
+    GTEST_SKIP() << "shared tokenizers are not here";
   const Checkpoint checkpoint(GetParam());
   const Tokenizer tokenizer = Tokenizer::FromTokenizerJson(checkpoint.path());
   const boost::json::value vectors =
-      boost::json::parse(ReadAll(Shared() / GetParam() / "vectors.json"));
+      boost::json::parse(ReadAll(SharedTokenizers() / GetParam() / "vectors.json"));
   const auto& plain = vectors.at("plain").as_array();
   ASSERT_GE(plain.size(), 450u);
   for (const auto& v : plain) {
@@ -154,12 +118,12 @@ INSTANTIATE_TEST_SUITE_P(Folders, FolderVectors,
 
 // The vocabularies of these files are not here, but those of the folders have the same ids.
 TEST(FolderVectors, GiveTheIdsOfTheSameVocabularyInAGgufFile) {
-  if (!fs::exists(Shared() / "qwen3")) GTEST_SKIP() << "shared tokenizers are not here";
+  if (!fs::exists(SharedTokenizers() / "qwen3")) GTEST_SKIP() << "shared tokenizers are not here";
   for (const auto& [folder, file] : {std::pair("qwen3", "qwen2"), {"llama3_1", "llama-bpe"}}) {
     const Checkpoint checkpoint(folder);
     const Tokenizer tokenizer = Tokenizer::FromTokenizerJson(checkpoint.path());
     for (const Recorded& r :
-         ReadRecorded(Shared() / (std::string("ggml-vocab-") + file + ".gguf"))) {
+         ReadRecorded(SharedTokenizers() / (std::string("ggml-vocab-") + file + ".gguf"))) {
       EXPECT_EQ(tokenizer.Encode(r.text), r.ids) << folder << r.text;
     }
   }
