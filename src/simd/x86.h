@@ -1,10 +1,12 @@
 // What AVX2 and AVX-512 share: the last three levels of the reduction trees, on 8 lanes.
 #pragma once
 
-// GCC 12 takes its own _mm512_undefined_ps() for a mistake of ours (GCC bug 105593).
+// GCC 12 takes its own _mm512_undefined_ps() for a mistake of ours (GCC bug 105593); clang lacks one of the warnings.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
