@@ -9,9 +9,9 @@ namespace lockstep {
 inline constexpr std::string_view kRmsNormRule = "*d!, d -> *d";
 
 // One row. x, y: [d], y may be x. w: [d], or null for no weight. eps >= 0.
-// Finite and accurate for every finite row: a row whose largest |x| is outside [2^-40, 2^40) is scaled by a power of two
-// first. Before w, relative error below (d/16 + 8) 2^-24, or (sqrt(d) + 1) 2^-149 where that is more; a row of zeros gives
-// zeros; NaN or Inf gives NaN somewhere in the row.
+// Finite and accurate for every finite row: a row whose largest |x| is outside [2^-40, 2^40) is scaled by a
+// power of two first. Before w, relative error below (d/16 + 8) 2^-24, or (sqrt(d) + 1) 2^-149 where that is
+// more; a row of zeros gives zeros; NaN or Inf gives NaN somewhere in the row.
 //   s = RangeScale(max |x|)
 //   f = NormFactor(sum over 16 strided lanes of fma(s x, s x, lane), d, s, eps)
 //   y = (s x) f w
