@@ -1,4 +1,5 @@
-// Copies files of another implementation through our reader and writer; tests/oracles/gguf_oracle.py compares both sides.
+// Copies files of another implementation through our reader and writer;
+// tests/oracles/gguf_oracle.py compares both sides.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -106,7 +106,8 @@ TEST(GgufReports, B068TokenTypesOfAnyIntegerTypeAreTakenWhereInRange) {
 }
 
 TEST(GgufReports, B071BigEndianFileIsRefusedByItsByteOrder) {
-  // A whole big-endian file: magic as it is, then version 3, one tensor count and one pair count swapped.
+  // A whole big-endian file: magic as it is, then version 3, one tensor count and one pair count
+  // swapped.
   auto swapped = [](auto value) {
     std::string bytes = Num(value);
     return std::string(bytes.rbegin(), bytes.rend());

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-// Depth is the number of objects and arrays around a thing: 1 for the keys and values of the outermost one.
+// Depth is the number of objects and arrays around a thing: 1 for the keys and values of the
+// outermost one.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -20,8 +21,8 @@ class JsonEvents {
   virtual void OnOther(int depth, std::string_view kind) = 0;
 };
 
-// Parses the whole of `text`, nested 32 deep at most. `where` starts the message of what is not JSON: "FILE: header".
-// Handlers may throw.
+// Parses the whole of `text`, nested 32 deep at most. `where` starts the message of what is not
+// JSON: "FILE: header". Handlers may throw.
 void WalkJson(std::string_view text, std::string_view where, JsonEvents& events);
 
 }  // namespace lockstep

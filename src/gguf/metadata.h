@@ -144,7 +144,8 @@ class GgufMetadata {
                                                           GgufLength length = {}) const;
 
   // A value that is the same number for all or one number for each (head counts, window patterns):
-  // the scalar repeated, or the array, which must have exactly `count` elements. `count` is the caller's to bound.
+  // the scalar repeated, or the array, which must have exactly `count` elements. `count` is the
+  // caller's to bound.
   template <typename T>
   std::optional<std::vector<T>> OptionalPerItem(std::string_view key, uint64_t count,
                                                 GgufRange range = {}) const;

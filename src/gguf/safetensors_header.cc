@@ -171,7 +171,8 @@ void CheckNames(const std::vector<SafetensorsEntry>& entries, const std::string&
   }
 }
 
-// Sorts by place; what follows must start where the one before ends, and the last must end where the file does.
+// Sorts by place; what follows must start where the one before ends, and the last must end where
+// the file does.
 void CheckPlaces(std::vector<SafetensorsEntry>* entries, uint64_t data_bytes,
                  const std::string& file) {
   std::ranges::sort(*entries, {}, [](const SafetensorsEntry& entry) {

@@ -27,7 +27,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Parses and checks the header of a file with `data_bytes` of data. `file` is for messages, printable.
+// Parses and checks the header of a file with `data_bytes` of data. `file` is for messages,
+// printable.
 SafetensorsHeader ParseSafetensorsHeader(std::string_view json, uint64_t data_bytes,
                                          const std::string& file);
 

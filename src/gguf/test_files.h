@@ -1,5 +1,5 @@
-// Files made byte by byte for tests, and what is asked of every file: it loads and can be read to its last byte, or it
-// is refused in one line.
+// Files made byte by byte for tests, and what is asked of every file: it loads and can be read to
+// its last byte, or it is refused in one line.
 #pragma once
 
 #include <cstdint>
@@ -106,7 +106,8 @@ inline uint64_t ReadAll(const Safetensors& set) {
   return sum;
 }
 
-// Why the file is refused, or "" where it loads and can be read whole. Anything but a one-line refusal passes through.
+// Why the file is refused, or "" where it loads and can be read whole. Anything but a one-line
+// refusal passes through.
 template <typename File>
 std::string RefusalOf(std::string_view content, const std::string& name) {
   try {

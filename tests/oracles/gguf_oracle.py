@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares our GGUF and safetensors readers and writers with the Python packages gguf and safetensors.
+"""Compares our GGUF and safetensors readers and writers with the Python packages.
 
     gguf_oracle.py --gguf-test build/release/src/gguf/gguf_test [MODEL.gguf | MODEL.safetensors ...]
 
-Files made here, and those named, are copied through our reader and writer (tests GgufOracle.*); the packages must read the same
-values and bytes from both. Needs: gguf, safetensors, numpy.
+Files made here, and those named, are copied through our reader and writer (tests GgufOracle.*); the
+packages must read the same values and bytes from both. Needs: gguf, safetensors, numpy.
 """
 import argparse
 import os
@@ -59,8 +59,8 @@ def gguf_content(path):
 
 def write_safetensors(path):
     random = np.random.default_rng(2)
-    kinds = ["bool", "uint8", "int8", "uint16", "int16", "float16", "uint32", "int32", "float32", "uint64", "int64",
-             "float64"]
+    kinds = ["bool", "uint8", "int8", "uint16", "int16", "float16", "uint32", "int32", "float32",
+             "uint64", "int64", "float64"]
     tensors = {f"t.{kind}": random.integers(0, 2, (2, 3)).astype(kind) for kind in kinds}
     tensors["empty"] = np.zeros((0, 4), np.float32)
     tensors["single"] = np.array(3.0, np.float32)
@@ -90,8 +90,9 @@ def copy(program, kind, source, target):
     environment = dict(os.environ)
     environment[f"LOCKSTEP_ORACLE_{kind}_IN"] = str(source)
     environment[f"LOCKSTEP_ORACLE_{kind}_OUT"] = str(target)
-    test = {"GGUF": "GgufOracle.CopiesAGgufFile", "SAFETENSORS": "GgufOracle.CopiesASafetensorsFile"}[kind]
-    run = subprocess.run([program, f"--gtest_filter={test}"], env=environment, capture_output=True, text=True)
+    test = {"GGUF": "CopiesAGgufFile", "SAFETENSORS": "CopiesASafetensorsFile"}[kind]
+    run = subprocess.run([program, f"--gtest_filter=GgufOracle.{test}"], env=environment,
+                         capture_output=True, text=True)
     if run.returncode != 0 or not target.exists():
         sys.exit(f"{source}: the copy failed\n{run.stdout}{run.stderr}")
 
@@ -110,7 +111,8 @@ def compare(program, source, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gguf-test", required=True, help="the built test program gguf_test")
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
