@@ -220,11 +220,11 @@ void WalkBlock(TileState& state, int64_t block) {
   const std::byte* k = page + task.k_offset + state.tile.kv_head * layout.k_head_bytes();
   const std::byte* v = page + task.v_offset + state.tile.kv_head * layout.v_head_bytes();
   if (KvKindOf(*layout.k_type) == KvKind::kBlocks) {
-    TakeKeysApart(layout, k, seen.begin, seen.end, state.scratch.keys);
+    BlockFnsFor(*layout.k_type).keys(k, layout.dk, seen.begin, seen.end, state.scratch.keys);
     k = reinterpret_cast<const std::byte*>(state.scratch.keys);
   }
   if (KvKindOf(*layout.v_type) == KvKind::kBlocks) {
-    TakeValuesApart(layout, v, seen.begin, seen.end, state.scratch.values);
+    BlockFnsFor(*layout.v_type).values(v, state.v_row, seen.begin, seen.end, state.scratch.values);
     v = reinterpret_cast<const std::byte*>(state.scratch.values);
   }
   for (int g = 0; g < state.group_count; ++g) {
