@@ -40,12 +40,16 @@ struct TileState {
   const AttentionTile& tile;
   const AttentionScratch& scratch;
   int64_t v_row, v_position_bytes;
+  int64_t k_head_bytes, v_head_bytes;
   ScoresFn* const* scores;
   ValuesFn* const* values;
+  TakeApartFn* k_blocks = nullptr;  // null where K holds plain numbers
+  TakeApartFn* v_blocks = nullptr;
   VisibleRange visible[kMaxRows];
   Group groups[kMaxRows];
   int group_count = 0;
   int rows = 0;                    // with padding
+  int64_t end_block = 0;           // after the last that a row sees
   float m[kMaxRows], l[kMaxRows];  // of the span in hand
 
   TileState(const AttentionTask& the_task, const AttentionTile& the_tile,
@@ -65,31 +69,40 @@ struct TileState {
 
 TileState::TileState(const AttentionTask& the_task, const AttentionTile& the_tile,
                      const AttentionScratch& the_scratch)
-    : task(the_task), tile(the_tile), scratch(the_scratch), v_row(the_task.layout.v_row()) {
-  const KvKind v_kind = KvKindOf(*task.layout.v_type);
-  scores = ScoresOf(KvKindOf(*task.layout.k_type));
-  values = ValuesOf(v_kind);
+    : task(the_task), tile(the_tile), scratch(the_scratch) {
+  const KvLayout& layout = task.layout;
+  const KvKind k_kind = KvKindOf(*layout.k_type), v_kind = KvKindOf(*layout.v_type);
+  v_row = layout.v_row();
   v_position_bytes = v_row * (v_kind == KvKind::kF16 || v_kind == KvKind::kBf16 ? 2 : 4);
+  k_head_bytes = layout.k_head_bytes();
+  v_head_bytes = layout.v_head_bytes();
+  scores = ScoresOf(k_kind);
+  values = ValuesOf(v_kind);
+  if (k_kind == KvKind::kBlocks) k_blocks = BlockFnsFor(*layout.k_type).keys;
+  if (v_kind == KvKind::kBlocks) v_blocks = BlockFnsFor(*layout.v_type).values;
   while (rows < tile.rows) {
     groups[group_count] = {rows, GroupSizeFor(tile.rows - rows)};
     rows += groups[group_count++].count();
   }
   for (int row = 0; row < rows; ++row) {
     visible[row] = row < tile.rows ? VisiblePositions(task, token(row)) : VisibleRange{};
+    end_block = Most(end_block, (visible[row].end + kBlock - 1) / kBlock);
   }
-  // Queries go in the order in which scores read them.
+}
+
+// Puts queries in the order in which scores read them; padding is zeros.
+void PackQueries(const TileState& state) {
+  const AttentionTask& task = state.task;
   const int64_t dk = task.layout.dk;
-  for (int g = 0; g < group_count; ++g) {
-    const int count = groups[g].count();
-    float* to = scratch.q + groups[g].row * dk;
+  for (int g = 0; g < state.group_count; ++g) {
+    const int count = state.groups[g].count();
+    float* to = state.scratch.q + state.groups[g].row * dk;
     for (int n = 0; n < count; ++n) {
-      const int row = groups[g].row + n;
-      if (row < tile.rows) {
-        const float* from = task.q + token(row) * task.q_stride + head(row) * dk;
-        for (int64_t d = 0; d < dk; ++d) to[d * count + n] = from[d];
-      } else {
-        for (int64_t d = 0; d < dk; ++d) to[d * count + n] = 0;
-      }
+      const int row = state.groups[g].row + n;
+      const bool padding = row >= state.tile.rows;
+      const float* from =
+          padding ? nullptr : task.q + state.token(row) * task.q_stride + state.head(row) * dk;
+      for (int64_t d = 0; d < dk; ++d) to[d * count + n] = padding ? 0 : from[d];
     }
   }
 }
@@ -172,14 +185,14 @@ void SoftmaxBlock(const TileState& state, const GroupView& view, int count, floa
 
 // Adds a block's weighted V: together where all rows see a position, row by row at the edges.
 void AddValues(const TileState& state, const GroupView& view, const Group& group,
-               const std::byte* v, float* correction) {
+               const std::byte* v, Ahead ahead, float* correction) {
   const int64_t v_row = state.v_row;
   const int64_t position_bytes = state.v_position_bytes;
   float* o = state.scratch.span_o + group.row * v_row;
   const auto add = [&](int size, int n, Part part, uint32_t rows) {
     state.values[size](state.scratch.scores + n * kBlock + part.begin,
                        v + part.begin * position_bytes, v_row, part.end - part.begin,
-                       correction + n, rows, o + n * v_row);
+                       correction + n, rows, ahead, o + n * v_row);
   };
   const bool together = !view.all.empty();
   for (int n = 0; n < group.count(); ++n) {
@@ -211,31 +224,44 @@ Part SeenByTile(const TileState& state, int64_t block) {
   return seen;
 }
 
+// Where K and V of the tile's head lie in a page.
+struct HeadAt {
+  const std::byte *k, *v;
+
+  HeadAt(const TileState& state, const std::byte* page)
+      : k(page + state.task.k_offset + state.tile.kv_head * state.k_head_bytes),
+        v(page + state.task.v_offset + state.tile.kv_head * state.v_head_bytes) {}
+};
+
 void WalkBlock(TileState& state, int64_t block) {
   const Part seen = SeenByTile(state, block);
   if (seen.empty()) return;
-  const AttentionTask& task = state.task;
-  const KvLayout& layout = task.layout;
-  const std::byte* page = task.rows[state.token(0)].pages[block];
-  const std::byte* k = page + task.k_offset + state.tile.kv_head * layout.k_head_bytes();
-  const std::byte* v = page + task.v_offset + state.tile.kv_head * layout.v_head_bytes();
-  if (KvKindOf(*layout.k_type) == KvKind::kBlocks) {
-    BlockFnsFor(*layout.k_type).keys(k, layout.dk, seen.begin, seen.end, state.scratch.keys);
-    k = reinterpret_cast<const std::byte*>(state.scratch.keys);
+  const KvLayout& layout = state.task.layout;
+  const std::byte* const* pages = state.task.rows[state.token(0)].pages + block;
+  HeadAt at(state, pages[0]);
+  const bool last = block + 1 == state.end_block || pages[1] == nullptr;
+  const HeadAt next(state, pages[last ? 0 : 1]);
+  const Ahead next_k = {next.k, next.k + state.k_head_bytes};
+  Ahead next_v = {at.v, at.v + state.v_head_bytes};
+  if (state.k_blocks != nullptr) {
+    state.k_blocks(at.k, layout.dk, seen.begin, seen.end, state.scratch.keys);
+    at.k = reinterpret_cast<const std::byte*>(state.scratch.keys);
   }
-  if (KvKindOf(*layout.v_type) == KvKind::kBlocks) {
-    BlockFnsFor(*layout.v_type).values(v, state.v_row, seen.begin, seen.end, state.scratch.values);
-    v = reinterpret_cast<const std::byte*>(state.scratch.values);
+  if (state.v_blocks != nullptr) {
+    next_v = {next.v, next.v + state.v_head_bytes};
+    state.v_blocks(at.v, state.v_row, seen.begin, seen.end, state.scratch.values);
+    at.v = reinterpret_cast<const std::byte*>(state.scratch.values);
   }
   for (int g = 0; g < state.group_count; ++g) {
     const Group& group = state.groups[g];
     const GroupView view(state, group, block);
     if (view.rows == 0) continue;
-    state.scores[group.size](state.scratch.q + group.row * layout.dk, k, layout.dk,
-                             view.any.begin / 16, (view.any.end + 15) / 16, state.scratch.scores);
+    state.scores[group.size](state.scratch.q + group.row * layout.dk, at.k, layout.dk,
+                             view.any.begin / 16, (view.any.end + 15) / 16, next_v,
+                             state.scratch.scores);
     float correction[kLargestGroup];
     SoftmaxBlock(state, view, group.count(), state.m + group.row, state.l + group.row, correction);
-    AddValues(state, view, group, v, correction);
+    AddValues(state, view, group, at.v, next_k, correction);
   }
 }
 
@@ -315,6 +341,7 @@ void Attention(const AttentionTask& task, int64_t first, int64_t last, std::byte
   for (int64_t item = first; item < last; ++item, walk.Next()) {
     const AttentionTile& tile = walk.tile();
     TileState state(task, tile, scratch);
+    PackQueries(state);
     RowSums sums[kAttentionTileRows];
     for (int row = 0; row < tile.rows; ++row)
       sums[row] = {0, 0, scratch.o + row * state.v_row, false};
@@ -339,6 +366,7 @@ void AttentionSpans(const AttentionTask& task, int64_t first, int64_t last, std:
   for (int64_t piece = first; piece < last; walk.Next()) {
     const AttentionTile& tile = walk.tile();
     TileState state(task, tile, scratch);
+    PackQueries(state);
     int64_t span = tile.first_span + piece - tile.first_piece;
     for (; span < tile.end_span && piece < last; ++span, ++piece) {
       WalkSpan(state, span);

@@ -59,12 +59,24 @@ LOCKSTEP_INLINE void Unrolled(F run) {
   (std::make_integer_sequence<int, kCount>());
 }
 
+// What is read next. Up to kRowsToPrefetch rows the cache arrives more slowly than it is used, so
+// it is asked for while products are summed, at the pace at which they read.
+struct Ahead {
+  const std::byte* at;
+  const std::byte* end;
+};
+constexpr int kRowsToPrefetch = 8;
+
 // a: [count] steps of kStepA, rows kRowA apart; b: [count] steps of step_b bytes, strips strip_b
 // bytes apart.
 template <class T, int N, int S, int kStepA, int kRowA>
 LOCKSTEP_INLINE void Accumulate(const float* a, const std::byte* b, int64_t step_b, int64_t strip_b,
-                                int64_t count, F32x16 (&sums)[S][N]) {
+                                int64_t count, Ahead* ahead, F32x16 (&sums)[S][N]) {
   for (int64_t k = 0; k < count; ++k, a += kStepA, b += step_b) {
+    if (N <= kRowsToPrefetch && ahead->at < ahead->end) {
+      for (int line = 0; line < S * T::kBytes; line += 64) Prefetch(ahead->at + line);
+      ahead->at += S * T::kBytes;
+    }
     F32x16 lanes[S];
     Unrolled<S>([&](auto s) __attribute__((always_inline)) { lanes[s] = T::Get(b + s * strip_b); });
     Unrolled<N>([&](auto n) __attribute__((always_inline)) {
@@ -79,20 +91,21 @@ LOCKSTEP_INLINE void Accumulate(const float* a, const std::byte* b, int64_t step
 // scores[n][lane of strip] = q . k for strips [strip, end) of a block's 4. q: [dk, N], k: [4, dk,
 // 16], scores: [N, 64].
 using ScoresFn = void(const float* q, const std::byte* k, int64_t dk, int strip, int end,
-                      float* scores);
+                      Ahead ahead, float* scores);
 template <class T, int N, int S = StripsFor(N, 4)>
-void Scores(const float* q, const std::byte* k, int64_t dk, int strip, int end, float* scores) {
+void Scores(const float* q, const std::byte* k, int64_t dk, int strip, int end, Ahead ahead,
+            float* scores) {
   const int64_t strip_bytes = dk * T::kBytes;
   for (; strip + S <= end; strip += S) {
     F32x16 sums[S][N];
     Unrolled<S * N>([&](auto i) __attribute__((always_inline)) { sums[i / N][i % N] = Zero(); });
-    Accumulate<T, N, S, N, 1>(q, k + strip * strip_bytes, T::kBytes, strip_bytes, dk, sums);
+    Accumulate<T, N, S, N, 1>(q, k + strip * strip_bytes, T::kBytes, strip_bytes, dk, &ahead, sums);
     Unrolled<S * N>([&](auto i) __attribute__((always_inline)) {
       Store(scores + i % N * kAttentionBlock + (strip + i / N) * 16, sums[i / N][i % N]);
     });
   }
   if constexpr (S > 1) {
-    if (strip < end) Scores<T, N, S / 2>(q, k, dk, strip, end, scores);
+    if (strip < end) Scores<T, N, S / 2>(q, k, dk, strip, end, ahead, scores);
   }
 }
 
@@ -100,10 +113,10 @@ void Scores(const float* q, const std::byte* k, int64_t dk, int strip, int end, 
 // keep their o. e: [N, 64] from the first position on, v: [count, width], o: [N, width]; width is a
 // multiple of 16.
 using ValuesFn = void(const float* e, const std::byte* v, int64_t width, int64_t count,
-                      const float* correction, uint32_t rows, float* o);
+                      const float* correction, uint32_t rows, Ahead ahead, float* o);
 template <class T, int N, int S>
 void ValuesFrom(int64_t column, const float* e, const std::byte* v, int64_t width, int64_t count,
-                const float* correction, uint32_t rows, float* o) {
+                const float* correction, uint32_t rows, Ahead ahead, float* o) {
   for (; column + 16 * S <= width; column += 16 * S) {
     F32x16 sums[S][N];
     Unrolled<S * N>([&](auto i) __attribute__((always_inline)) {
@@ -111,7 +124,7 @@ void ValuesFrom(int64_t column, const float* e, const std::byte* v, int64_t widt
       sums[i / N][i % N] = Mul(Load(sum), Set1(correction[i % N]));
     });
     Accumulate<T, N, S, 1, kAttentionBlock>(e, v + column / 16 * T::kBytes, width / 16 * T::kBytes,
-                                            T::kBytes, count, sums);
+                                            T::kBytes, count, &ahead, sums);
     Unrolled<N>([&](auto n) __attribute__((always_inline)) {
       if ((rows >> n & 1) == 0) return;
       Unrolled<S>([&](auto s) __attribute__((always_inline)) {
@@ -121,14 +134,14 @@ void ValuesFrom(int64_t column, const float* e, const std::byte* v, int64_t widt
   }
   if constexpr (S > 1) {
     if (column < width) {
-      ValuesFrom<T, N, S / 2>(column, e, v, width, count, correction, rows, o);
+      ValuesFrom<T, N, S / 2>(column, e, v, width, count, correction, rows, ahead, o);
     }
   }
 }
 template <class T, int N>
 void Values(const float* e, const std::byte* v, int64_t width, int64_t count,
-            const float* correction, uint32_t rows, float* o) {
-  ValuesFrom<T, N, StripsFor(N, 8)>(0, e, v, width, count, correction, rows, o);
+            const float* correction, uint32_t rows, Ahead ahead, float* o) {
+  ValuesFrom<T, N, StripsFor(N, 8)>(0, e, v, width, count, correction, rows, ahead, o);
 }
 
 // The functions of one kind of numbers, by the index of a group's size.

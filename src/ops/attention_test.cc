@@ -63,8 +63,9 @@ class Sequence {
   std::byte* page(int64_t i) { return const_cast<std::byte*>(pages_[i]); }
   // Pages before position `begin` are taken away, as those outside a window are.
   void DropBefore(int64_t begin) {
-    for (int64_t i = 0; i < begin / kPageTokens; ++i) pages_[i] = nullptr;
+    for (int64_t i = 0; i < begin / kPageTokens; ++i) Drop(i);
   }
+  void Drop(int64_t page) { pages_[page] = nullptr; }
   const std::byte* const* pages() const { return pages_.data(); }
   std::vector<std::byte>& bytes() { return bytes_; }
 
@@ -521,6 +522,19 @@ TEST(Attention, SeesExactlyThePositionsOfItsWindow) {
         ASSERT_NEAR(found[t * 3 + i], sum[i] / count, 0x1p-22 * std::fabs(sum[i]) / count);
       }
     }
+  }
+}
+
+// Rows of one tile far apart: what lies between them is neither read nor needed.
+TEST(Attention, PagesThatNoRowSeesMayBeMissing) {
+  for (const char* type : {"F16", "Q8_0"}) {
+    Case c({.k_type = type, .v_type = type, .r = 2, .dk = 16, .dv = 16, .window = 70});
+    Sequence& sequence = c.AddSequence(2000);
+    for (int64_t p : {1500, 100, 1999}) c.AddRow(sequence, p);
+    const std::vector<float> expected = c.Reference();
+    for (int64_t page : {2, 3, 15, 21, 24, 29}) sequence.Drop(page);
+    ASSERT_EQ(FirstDifference(expected, c.Reference()), -1);
+    c.ExpectKernelsEqualReference();
   }
 }
 
