@@ -53,11 +53,11 @@ Charsmap::Match Charsmap::LongestAt(std::string_view text) const {
   return match;
 }
 
-std::string Charsmap::Apply(std::string_view text) const {
+std::string Charsmap::Apply(std::string_view text, size_t limit) const {
   if (units_.empty()) return std::string(text);
   std::string out;
   out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+  for (size_t at = 0; at < text.size() && out.size() <= limit;) {
     const Match match = LongestAt(text.substr(at));
     if (match.bytes > 0) {
       out += match.replacement;

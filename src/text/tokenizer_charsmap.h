@@ -17,8 +17,9 @@ class Charsmap {
   // Refused "WHO: ..." where the sizes do not fit; an empty table changes nothing.
   Charsmap(const std::string& who, std::string_view table);
 
-  // Replaces the longest match at each place; what is not matched stays.
-  std::string Apply(std::string_view text) const;
+  // Replaces the longest match at each place; what is not matched stays. Stops soon after the result
+  // has more than `limit` bytes.
+  std::string Apply(std::string_view text, size_t limit) const;
 
  private:
   struct Match {

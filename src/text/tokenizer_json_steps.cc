@@ -29,7 +29,9 @@ void ReadByType(const Type (&types)[n], const JsonNode& node, Vocab* vocab) {
 
 void ReadAll(const JsonNode& list, void (*read)(const JsonNode&, Vocab*), Vocab* vocab) {
   // boost::json bounds how deep a document nests, so this recursion is bounded too.
-  for (const JsonNode& item : list.Items()) read(item, vocab);
+  const std::vector<JsonNode> items = list.Items();
+  if (items.size() > 64) list.Expected("at most 64 steps");
+  for (const JsonNode& item : items) read(item, vocab);
 }
 
 void Ignore(const JsonNode&, Vocab*) {}
@@ -125,9 +127,16 @@ SplitStep::Prefix ReadPrefix(const JsonNode& node) {
   return Prefix::kNever;
 }
 
+// The character that stands for a space.
+std::string ReadSpaceMark(const JsonNode& node) {
+  const std::string mark = node.StringOr("replacement", kSpaceMark);
+  if (CountChars(mark) != 1) node.At("replacement").Expected("one character");
+  return mark;
+}
+
 void ReadMetaspace(const JsonNode& node, Vocab* vocab) {
   vocab->splits.push_back({.kind = SplitStep::Kind::kSpaceMark,
-                           .pattern = node.StringOr("replacement", kSpaceMark),
+                           .pattern = ReadSpaceMark(node),
                            .prefix = ReadPrefix(node),
                            .cut = node.BoolOr("split", true)});
 }
@@ -212,6 +221,8 @@ void ReadByteFallback(const JsonNode&, Vocab* vocab) { vocab->decoding.byte_toke
 
 void ReadReplaceDecoder(const JsonNode& node, Vocab* vocab) {
   const Pattern pattern = ReadPattern(node);
+  // It is applied to every token, so that a long one would multiply the file's size.
+  if (node.At("content").String().size() > 64) node.At("content").Expected("at most 64 bytes");
   if (pattern.regex) node.At("pattern").Expected("a literal pattern");
   vocab->decoding.replacements.emplace_back(pattern.text, node.At("content").String());
 }
@@ -223,7 +234,7 @@ void ReadStripDecoder(const JsonNode& node, Vocab* vocab) {
 }
 
 void ReadMetaspaceDecoder(const JsonNode& node, Vocab* vocab) {
-  vocab->decoding.replacements.emplace_back(node.StringOr("replacement", kSpaceMark), " ");
+  vocab->decoding.replacements.emplace_back(ReadSpaceMark(node), " ");
   vocab->decoding.strip_first_token = ReadPrefix(node) != SplitStep::Prefix::kNever;
 }
 

@@ -193,7 +193,9 @@ class Translator {
 
   // The code points in both classes, as one class of ranges: a group with a look-ahead would need a
   // stack as deep as the text is long.
-  std::string Intersection(const std::string& left, const std::string& right) const {
+  std::string Intersection(const std::string& left, const std::string& right) {
+    // Each takes a walk over all code points; the rules that have any have four.
+    if (++intersections_ > 8) Unsupported("more than 8 class intersections");
     const Regex both(who_, "(?:(?=" + left + ")" + right + ")");
     std::string all;
     for (char32_t code = 0; code <= 0x10FFFF; ++code) {
@@ -221,6 +223,7 @@ class Translator {
   const std::string& who_;
   std::string_view pattern_;
   size_t at_ = 0;
+  int intersections_ = 0;
 };
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace lockstep {
 //
 // What the two dialects see differently is rewritten: \s, \w and \b follow the Unicode standard's
 // definitions (PCRE2 counts U+180E as a space), a class may be an intersection ([..&&[..]]), and
-// \uXXXX is a code point. Matching never recurses, and takes at most a fixed multiple of the text's
-// length in steps: beyond that, ForEachMatch refuses the text.
+// \uXXXX is a code point. Matching never recurses, and each match takes at most a fixed multiple of
+// the text's length in steps: beyond that, ForEachMatch throws Failed.
 class Regex {
  public:
   // Refused "WHO: expected a regular expression, found ...: why" where it cannot be compiled.

@@ -157,7 +157,7 @@ TEST(Reports, B010AFlagToAddATokenThatIsNotThereIsRefusedNamingBothKeys) {
   for (const auto& [flag, key] : {std::pair("add_bos_token", "bos_token_id"),
                                   {"add_eos_token", "eos_token_id"},
                                   {"add_sep_token", "seperator_token_id"}}) {
-    const std::string refusal = RefusalOf([&] {
+    const std::string refusal = RefusalOf([flag = flag] {
       GgufVocab file("t5", {"a", "b"}, {1, 1});
       file.writer().Add(fmt::format("tokenizer.ggml.{}", flag), true);
       file.Load();

@@ -8,25 +8,39 @@
 namespace lockstep {
 namespace {
 
-std::string ReplaceAll(std::string_view text, std::string_view pattern, std::string_view content) {
+// A file may ask for replacements of any length: what grows out of proportion is refused while it
+// grows. No real rule comes near this (the longest decomposition in Unicode is eighteenfold).
+size_t LimitFor(std::string_view text) { return 4096 + 64 * text.size(); }
+
+void CheckGrowth(size_t bytes, size_t limit) {
+  if (bytes > limit) {
+    throw Failed("tokenizer: normalised text: expected at most {} bytes, found more", limit);
+  }
+}
+
+std::string ReplaceAll(std::string_view text, std::string_view pattern, std::string_view content,
+                       size_t limit) {
   std::string out;
   out.reserve(text.size());
   size_t at = 0;
   for (size_t hit; !pattern.empty() && (hit = text.find(pattern, at)) != text.npos;) {
     out += text.substr(at, hit - at);
     out += content;
+    CheckGrowth(out.size(), limit);
     at = hit + pattern.size();
   }
   out += text.substr(at);
   return out;
 }
 
-std::string ReplaceMatches(std::string_view text, const Regex& regex, std::string_view content) {
+std::string ReplaceMatches(std::string_view text, const Regex& regex, std::string_view content,
+                           size_t limit) {
   std::string out;
   size_t at = 0;
   regex.ForEachMatch(text, [&](size_t begin, size_t end) {
     out += text.substr(at, begin - at);
     out += content;
+    CheckGrowth(out.size(), limit);
     at = end;
   });
   out += text.substr(at);
@@ -120,20 +134,16 @@ Normalizer::Normalizer(const Vocab& vocab)
 }
 
 std::string Normalizer::Run(std::string_view text) const {
-  // A step may lengthen the text by any factor that the file asks for.
-  constexpr size_t kMaxBytes = size_t{1} << 30;
+  const size_t limit = LimitFor(text);
   std::string out(text);
   for (const Step& step : steps_) {
-    out = Apply(step, std::move(out));
-    if (out.size() > kMaxBytes) {
-      throw Failed("tokenizer: normalised text: expected at most {} bytes, found {}", kMaxBytes,
-                   out.size());
-    }
+    out = Apply(step, std::move(out), limit);
+    CheckGrowth(out.size(), limit);
   }
   return out;
 }
 
-std::string Normalizer::Apply(const Step& step, std::string text) const {
+std::string Normalizer::Apply(const Step& step, std::string text, size_t limit) const {
   using Kind = NormalizerStep::Kind;
   const NormalizerStep& rule = step.rule;
   switch (rule.kind) {
@@ -152,9 +162,9 @@ std::string Normalizer::Apply(const Step& step, std::string text) const {
     case Kind::kNmt:
       return MapChars(text, CleanNmt);
     case Kind::kReplace:
-      return ReplaceAll(text, rule.pattern, rule.content);
+      return ReplaceAll(text, rule.pattern, rule.content, limit);
     case Kind::kReplaceRegex:
-      return ReplaceMatches(text, *step.regex, rule.content);
+      return ReplaceMatches(text, *step.regex, rule.content, limit);
     case Kind::kPrepend:
       return text.empty() ? text : rule.content + text;
     case Kind::kAppend:
@@ -168,7 +178,7 @@ std::string Normalizer::Apply(const Step& step, std::string text) const {
     case Kind::kSpaceIdeographs:
       return MapChars(text, SpaceIdeograph);
     case Kind::kCharsmap:
-      return charsmap_.Apply(text);
+      return charsmap_.Apply(text, limit);
     case Kind::kCollapseSpaces:
       return CollapseSpaces(text);
   }
@@ -272,7 +282,7 @@ void CutDigitGroups(std::string_view text, SplitStep::Kind kind, Views* out) {
 void MarkSpaces(std::string_view text, const SplitStep& rule, bool first, Splitter::Pieces* pieces,
                 Views* out) {
   using Prefix = SplitStep::Prefix;
-  std::string marked = ReplaceAll(text, " ", rule.pattern);
+  std::string marked = ReplaceAll(text, " ", rule.pattern, LimitFor(text));
   const bool wants = rule.prefix == Prefix::kAlways || (rule.prefix == Prefix::kFirst && first);
   if (wants && !marked.starts_with(rule.pattern)) marked.insert(0, rule.pattern);
   const std::string& kept = pieces->changed.emplace_back(std::move(marked));

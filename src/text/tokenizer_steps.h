@@ -20,6 +20,7 @@ class Normalizer {
   // Refused where a pattern or the charsmap is bad.
   explicit Normalizer(const Vocab& vocab);
   bool empty() const { return steps_.empty(); }
+  // Throws Failed where the result would be more than 64 times as long.
   std::string Run(std::string_view text) const;
 
  private:
@@ -27,7 +28,7 @@ class Normalizer {
     NormalizerStep rule;
     std::optional<Regex> regex;
   };
-  std::string Apply(const Step& step, std::string text) const;
+  std::string Apply(const Step& step, std::string text, size_t limit) const;
 
   std::vector<Step> steps_;
   Charsmap charsmap_;
