@@ -190,6 +190,27 @@ void UseStripping(const GgufMetadata& metadata, std::string_view pre, Vocab* voc
   }
 }
 
+// Texts, scores and types, and the tokens that are found before the model runs.
+void ReadTokens(const GgufMetadata& metadata, Vocab* vocab) {
+  vocab->tokens = metadata.RequiredArray<std::string>(Key("tokens"));
+  const size_t count = vocab->tokens.size();
+  vocab->scores = ReadScores(metadata, count);
+  vocab->types.assign(count, TokenType::kNormal);
+  const auto types = metadata.OptionalArray<uint8_t>(Key("token_type"), GgufLength::Exactly(count),
+                                                     {.min = 0, .max = kTokenTypes - 1});
+  if (types) {
+    std::transform(types->begin(), types->end(), vocab->types.begin(),
+                   [](uint8_t type) { return static_cast<TokenType>(type); });
+  }
+  for (size_t id = 0; id < count; ++id) {
+    const TokenType type = vocab->types[id];
+    if (type == TokenType::kControl || type == TokenType::kUnknown ||
+        type == TokenType::kUserDefined) {
+      vocab->added.push_back({.id = static_cast<int32_t>(id)});
+    }
+  }
+}
+
 }  // namespace
 
 Vocab VocabFromGguf(const GgufFile& file) {
@@ -199,23 +220,7 @@ Vocab VocabFromGguf(const GgufFile& file) {
   vocab.name = Printable(file.name());
   vocab.key_prefix = kPrefix;
   vocab.kind = rule.kind;
-  vocab.tokens = metadata.RequiredArray<std::string>(Key("tokens"));
-  const size_t count = vocab.tokens.size();
-  vocab.scores = ReadScores(metadata, count);
-  vocab.types.assign(count, TokenType::kNormal);
-  const auto types = metadata.OptionalArray<uint8_t>(Key("token_type"), GgufLength::Exactly(count),
-                                                     {.min = 0, .max = kTokenTypes - 1});
-  if (types) {
-    std::transform(types->begin(), types->end(), vocab.types.begin(),
-                   [](uint8_t type) { return static_cast<TokenType>(type); });
-  }
-  for (size_t id = 0; id < count; ++id) {
-    const TokenType type = vocab.types[id];
-    if (type == TokenType::kControl || type == TokenType::kUnknown ||
-        type == TokenType::kUserDefined) {
-      vocab.added.push_back({.id = static_cast<int32_t>(id)});
-    }
-  }
+  ReadTokens(metadata, &vocab);
 
   std::string_view pre_name = metadata.OptionalOr<std::string_view>(Key("pre"), "");
   if (rule.name == "gemma4" || rule.name == "whitespace") pre_name = rule.name;
