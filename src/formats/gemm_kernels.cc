@@ -36,6 +36,7 @@ struct TreeCounter {
     int depth = 0;
     for (int64_t i = count; i & 1; i >>= 1) ++depth;
     const int filled = __builtin_popcountll(static_cast<uint64_t>(count));
+#pragma GCC unroll 16
     for (int v = 0; v < V; ++v) {
       F32x16 sum = sums[v];
       for (int d = 1; d <= depth; ++d) sum = Add(level[filled - d][v], sum);
@@ -48,6 +49,7 @@ struct TreeCounter {
   // The sum of all segments, the last of which is in `sums`.
   void Finish(F32x16* sums) {
     for (int at = __builtin_popcountll(static_cast<uint64_t>(count)); at-- > 0;) {
+#pragma GCC unroll 16
       for (int v = 0; v < V; ++v) sums[v] = Add(level[at][v], sums[v]);
     }
   }
@@ -69,6 +71,7 @@ template <class C, int kGroup, int half, int P, int N>
 inline void GroupDots(const std::byte* const* blocks, const int8_t* const* a, const int32_t* const* minus_sums,
                       I32x16 (&dots)[P][N]) {
   constexpr bool kBiased = C::kBias == 7;
+#pragma GCC unroll 16
   for (int n = 0; n < N; ++n) {
     const int32_t minus_sum = minus_sums[n][kGroup == 16 ? half : 2];
     I32x16 start = 0;
@@ -77,14 +80,18 @@ inline void GroupDots(const std::byte* const* blocks, const int8_t* const* a, co
     } else if constexpr (C::kBias >= 0) {
       start = minus_sum * (1 << C::kBias);
     }
+#pragma GCC unroll 16
     for (int p = 0; p < P; ++p) dots[p][n] = start;
   }
   StaticFor<kGroup / 4>([&](auto i) {
     constexpr int g = i + (kGroup == 16 ? 4 * half : 0);
     U8x64 w[P];
+#pragma GCC unroll 16
     for (int p = 0; p < P; ++p) w[p] = C::Codes::template Load<g>(blocks[p]);
+#pragma GCC unroll 16
     for (int n = 0; n < N; ++n) {
       const auto x = Broadcast4(a[n] + 4 * g);
+#pragma GCC unroll 16
       for (int p = 0; p < P; ++p) {
         dots[p][n] = kBiased ? Dot4Biased(dots[p][n], w[p], x) : Dot4(dots[p][n], w[p], x);
       }
@@ -101,6 +108,7 @@ struct ActivationBlock {
   const float* scaled_sums[N];
 
   ActivationBlock(const QuantizedRows& rows, int64_t block) {
+#pragma GCC unroll 16
     for (int n = 0; n < N; ++n) {
       codes[n] = rows.codes + n * rows.k + block * kBlockK;
       scales[n] = rows.scales + n * rows.blocks() + block;
@@ -109,6 +117,7 @@ struct ActivationBlock {
     }
   }
   void Next() {
+#pragma GCC unroll 16
     for (int n = 0; n < N; ++n) codes[n] += kBlockK, ++scales[n], minus_sums[n] += 3, scaled_sums[n] += 3;
   }
 };
@@ -119,11 +128,14 @@ inline void AddGroup(const std::byte* const* blocks, const GroupScale* w, const 
                      F32x16 (&sums)[P][N]) {
   I32x16 dots[P][N];
   GroupDots<C, kGroup, half, P, N>(blocks, x.codes, x.minus_sums, dots);
+#pragma GCC unroll 16
   for (int n = 0; n < N; ++n) {
     const F32x16 scale_x = Set1(*x.scales[n]);
+#pragma GCC unroll 16
     for (int p = 0; p < P; ++p) sums[p][n] = Fma(Mul(w[p].scale, scale_x), ToF32(dots[p][n]), sums[p][n]);
     if constexpr (kHasMin) {
       const F32x16 sum_x = Set1(x.scaled_sums[n][kGroup == 16 ? half : 2]);
+#pragma GCC unroll 16
       for (int p = 0; p < P; ++p) sums[p][n] = Fma(w[p].min, sum_x, sums[p][n]);
     }
   }
@@ -138,6 +150,7 @@ void Strip(const MatMulTask& task, int64_t token, int64_t panel) {
   // Far enough ahead to cover memory latency at full bandwidth with two streams a core (bench/: 2 KiB; more did not help).
   constexpr int64_t kAhead = 2304;
   const std::byte* unit[P];
+#pragma GCC unroll 16
   for (int p = 0; p < P; ++p) unit[p] = task.w->data + (panel + p) * task.w->panel_bytes();
   const int64_t units = task.w->k / Scales::kUnit;
   const int64_t segment_blocks = task.segment / kBlockK;
@@ -147,14 +160,17 @@ void Strip(const MatMulTask& task, int64_t token, int64_t panel) {
   TreeCounter<P * N> tree;
   int64_t left = segment_blocks;
   for (int64_t u = 0; u < units; ++u) {
+#pragma GCC unroll 16
     for (int p = 0; p < P; ++p) {
       for (int64_t line = 0; line < C::kUnitBytes; line += 64) Prefetch(unit[p] + kAhead + line);
     }
     for (int b = 0; b < kBlocks; ++b) {
       const std::byte* blocks[P];
+#pragma GCC unroll 16
       for (int p = 0; p < P; ++p) blocks[p] = unit[p] + Scales::kBytes + b * C::Codes::kBytes;
       StaticFor<kGroups>([&](auto g) {
         GroupScale w[P];
+#pragma GCC unroll 16
         for (int p = 0; p < P; ++p) w[p] = Scales::Load(unit[p], b * kGroups + g);
         AddGroup<C, Scales::kGroup, g, Scales::kHasMin, P, N>(blocks, w, x, sums);
       });
@@ -164,10 +180,13 @@ void Strip(const MatMulTask& task, int64_t token, int64_t panel) {
         left = segment_blocks;
       }
     }
+#pragma GCC unroll 16
     for (int p = 0; p < P; ++p) unit[p] += C::kUnitBytes;
   }
   if (tree.count > 0) tree.Finish(&sums[0][0]);
+#pragma GCC unroll 16
   for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 16
     for (int n = 0; n < N; ++n) StoreOutputs(task, token + n, panel + p, sums[p][n]);
   }
 }
@@ -294,14 +313,18 @@ void Tile(const Piece& piece, int64_t blocks, const ActivationBlock<N>& start, f
   constexpr int P = kPanelPair, kGroups = kBlockK / U::kGroup;
   ActivationBlock<N> x = start;
   F32x16 sums[P][N];
+#pragma GCC unroll 16
   for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 16
     for (int n = 0; n < N; ++n) sums[p][n] = Load(sums_at + (n * P + p) * kPanelRows);
   }
   for (int64_t i = 0; i < blocks; ++i) {
     const std::byte* codes[P];
+#pragma GCC unroll 16
     for (int p = 0; p < P; ++p) codes[p] = piece.codes + (i * P + p) * Piece::kCodeBytes;
     StaticFor<kGroups>([&](auto g) {
       GroupScale w[P];
+#pragma GCC unroll 16
       for (int p = 0; p < P; ++p) {
         const int64_t at = ((i * kGroups + g) * P + p) * kPanelRows;
         w[p].scale = Load(piece.scales + at);
@@ -311,7 +334,9 @@ void Tile(const Piece& piece, int64_t blocks, const ActivationBlock<N>& start, f
     });
     x.Next();
   }
+#pragma GCC unroll 16
   for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 16
     for (int n = 0; n < N; ++n) Store(sums_at + (n * P + p) * kPanelRows, sums[p][n]);
   }
 }
@@ -408,10 +433,12 @@ template <class T, int P, int N>
 void FloatStrip(const MatMulTask& task, int64_t token, int64_t panel) {
   const PackedMatrix& w = *task.w;
   const typename T::Stored* weights[P];
+#pragma GCC unroll 16
   for (int p = 0; p < P; ++p) {
     weights[p] = reinterpret_cast<const typename T::Stored*>(w.data + (panel + p) * w.panel_bytes());
   }
   const float* x[N];
+#pragma GCC unroll 16
   for (int n = 0; n < N; ++n) x[n] = task.x + (token + n) * task.x_stride;
   F32x16 sums[P][N];
   for (auto& row : sums) std::fill(row, row + N, Zero());
@@ -422,15 +449,20 @@ void FloatStrip(const MatMulTask& task, int64_t token, int64_t panel) {
     const int64_t end = std::min(w.k, begin + segment);
     for (int64_t i = begin; i < end; ++i) {
       F32x16 v[P];
+#pragma GCC unroll 16
       for (int p = 0; p < P; ++p) v[p] = T::LoadWeights(weights[p] + i * kPanelRows);
+#pragma GCC unroll 16
       for (int n = 0; n < N; ++n) {
         const F32x16 xi = Set1(x[n][i]);
+#pragma GCC unroll 16
         for (int p = 0; p < P; ++p) sums[p][n] = Fma(v[p], xi, sums[p][n]);
       }
     }
   }
   tree.Finish(&sums[0][0]);
+#pragma GCC unroll 16
   for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 16
     for (int n = 0; n < N; ++n) StoreOutputs(task, token + n, panel + p, sums[p][n]);
   }
 }
