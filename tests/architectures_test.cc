@@ -1,1 +1,352 @@
+// Every architecture on small random models: what it reads, what it refuses, and that nothing of a file goes unused.
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "gguf/temp_folder.h"
+#include "model_run.h"
+#include "models/models.h"
+#include "text/tokenizer.h"
+#include "tiny_model.h"
+
+namespace lockstep::test {
+namespace {
+
+std::vector<int32_t> Prompt(int64_t length) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < length; ++i) tokens.push_back(static_cast<int32_t>(3 + i * 71 % 290));
+  return tokens;
+}
+
+class ArchitectureOf : public testing::TestWithParam<std::string> {
+ protected:
+  std::string Write(const TinyModel& model, std::string_view name = "model.gguf") {
+    model.Write(folder_ / name);
+    return folder_ / name;
+  }
+  TinyModel Model() { return TinyModel(OptionsFor(GetParam())); }
+
+  TempFolder folder_;
+};
+
+TEST_P(ArchitectureOf, RunsWithTheSameBitsForEveryShape) {
+  const std::string plain = Write(Model());
+  for (const auto& [weights, kv] :
+       {std::pair("F32", "F32"), std::pair("Q8_0", "F16"), std::pair("Q4_0", "Q8_0")}) {
+    SCOPED_TRACE(weights);
+    const std::string path = folder_ / (std::string(weights) + ".gguf");
+    WriteInFormat(GgufFile::Open(plain), *FindFormat(std::string_view(weights)), path);
+    ModelRun model(path);
+    EXPECT_EQ(ShapeDependence(model, Prompt(70), kv), "");
+  }
+}
+
+TEST_P(ArchitectureOf, RunsQuantisedNearToItsPlainSelf) {
+  const std::string plain = Write(Model());
+  ModelRun reference(plain);
+  const RunResult expected = reference.Run({Prompt(40)}, {})[0];
+  for (float logit : expected.logits) ASSERT_TRUE(std::isfinite(logit));
+  const std::string path = folder_ / "q8_0.gguf";
+  WriteInFormat(GgufFile::Open(plain), *FindFormat(std::string_view("Q8_0")), path);
+  ModelRun quantised(path);
+  // Codes of weights and of activations are each off by up to 1/254 of their block's largest, about 0.5 % of a typical
+  // one; fewer than 30 multiplications in a row add up to less than 0.5 % * 2 * sqrt(30).
+  EXPECT_LT(RelativeDifference(quantised.Run({Prompt(40)}, {})[0].logits, expected.logits), 0.055);
+}
+
+TEST_P(ArchitectureOf, UsesEveryTensorOfItsFile) {
+  const TinyModel model = Model();
+  ModelRun reference(Write(model));
+  const std::vector<float> expected = reference.Run({Prompt(24)}, {})[0].logits;
+  for (size_t i = 0; i < model.tensors.size(); ++i) {
+    TinyModel changed = model;
+    for (float& value : changed.tensors[i].values) value = value * 1.25f + 0.05f;
+    ModelRun run(Write(changed, "changed.gguf"));
+    EXPECT_GT(RelativeDifference(run.Run({Prompt(24)}, {})[0].logits, expected), 1e-4)
+        << model.tensors[i].name;
+  }
+}
+
+// Without a fused tensor, what is missing is the first of its parts.
+std::string FirstPartOf(std::string tensor) {
+  for (const auto& [fused, part] :
+       {std::pair("attn_qkv", "attn_q"), std::pair("ffn_up", "ffn_gate")}) {
+    if (const size_t at = tensor.find(fused); at != tensor.npos)
+      tensor.replace(at, std::string_view(fused).size(), part);
+  }
+  return tensor;
+}
+
+TEST_P(ArchitectureOf, RefusesAFileWithoutOneOfItsTensors) {
+  const TinyModel model = Model();
+  for (const TinyTensor& tensor : model.tensors) {
+    // Biases and an output head of its own are a file's choice.
+    if (tensor.name.ends_with(".bias") || tensor.name == "output.weight") continue;
+    TinyModel changed = model;
+    changed.Remove(tensor.name);
+    const std::string path = Write(changed);
+    const std::string text = MessageOf([&] { ModelRun(path).Run({{3}}, {}); });
+    std::string missing = tensor.name;
+    if (OptionsFor(GetParam()).fused) missing = FirstPartOf(missing);
+    EXPECT_EQ(text, fmt::format("{}: {}: tensor is missing", path, missing));
+  }
+}
+
+TEST_P(ArchitectureOf, RefusesTensorsOfOtherSizes) {
+  const TinyModel model = Model();
+  for (const TinyTensor& tensor : model.tensors) {
+    for (size_t axis = 0; axis < tensor.dims.size(); ++axis) {
+      // The embedding's rows are the vocabulary, whatever their number.
+      if (tensor.name == "token_embd.weight" && axis == 1 &&
+          model.tensors[2].name != "output.weight")
+        continue;
+      TinyModel changed = model;
+      std::vector<uint64_t> dims = tensor.dims;
+      dims[axis] += 1;
+      changed.Resize(tensor.name, dims);
+      const std::string text = MessageOf([&] { ModelRun(Write(changed)).Run({{3}}, {}); });
+      const bool vocabulary = tensor.name == "token_embd.weight" && axis == 1;
+      EXPECT_NE(text.find(vocabulary ? "output.weight" : tensor.name), text.npos) << text;
+      EXPECT_NE(text.find("expected"), text.npos) << text;
+      EXPECT_EQ(text.find('\n'), text.npos) << text;
+    }
+  }
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const Architecture& row : Architectures()) names.emplace_back(row.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ArchitectureOf, testing::ValuesIn(Names()),
+                         [](const auto& info) { return info.param; });
+
+// Why a changed F1 is refused, or "" where it runs.
+std::string RefusalOf(const std::function<void(TinyModel&)>& change,
+                      const TinyOptions& options = {}) {
+  TempFolder folder;
+  TinyModel model(options);
+  change(model);
+  model.Write(folder / "m.gguf");
+  try {
+    ModelRun run(folder / "m.gguf");
+    run.Run({Prompt(9)}, {});
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRefused) << error.what();
+    std::string text = error.what();
+    EXPECT_EQ(text.find('\n'), text.npos) << text;
+    const std::string path = (folder / "m.gguf") + ": ";
+    EXPECT_TRUE(text.starts_with(path)) << text;
+    return text.substr(std::min(text.size(), path.size()));
+  }
+}
+
+TEST(Architectures, AreNamedWhereAFileIsOfAnother) {
+  EXPECT_EQ(RefusalOf([](TinyModel& m) { m.keys["general.architecture"] = "mam\nba"; }),
+            "general.architecture: expected one of gemma2, gemma3, granite, llama, mistral3, phi3, "
+            "qwen2, qwen3, "
+            "found \"mam\\x0Aba\"");
+}
+
+TEST(Architectures, StandByAscendingName) {
+  const auto rows = Architectures();
+  for (size_t i = 1; i < rows.size(); ++i) EXPECT_LT(rows[i - 1].name, rows[i].name);
+}
+
+struct Refusal {
+  const char* key;
+  TinyValue value;
+  const char* text;  // after "FILE: llama."
+};
+
+TEST(Architectures, RefuseKeysThatDoNotFit) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const Refusal refusals[] = {
+      {"block_count", uint32_t{0}, "block_count: expected a value from 1 to 4294967295, found 0"},
+      {"block_count", uint32_t{513},
+       "block_count: expected at most 21, the number of tensors, found 513"},
+      {"block_count", uint32_t{1000000},
+       "block_count: expected at most 21, the number of tensors, found 1000000"},
+      {"block_count", uint32_t{4294967295},
+       "block_count: expected at most 21, the number of tensors, found 4294967295"},
+      {"block_count", "two", "block_count: expected an integer, found a string"},
+      {"attention.head_count", uint32_t{0}, "attention.head_count: expected"},
+      {"attention.head_count", uint32_t{3},
+       "attention.head_count: expected a multiple of the 2 KV heads of layer 0, found 3"},
+      {"attention.head_count_kv", uint32_t{0}, "attention.head_count_kv: expected"},
+      {"attention.head_count_kv", uint32_t{3},
+       "attention.head_count: expected a multiple of the 3 KV heads of layer 0, found 4"},
+      {"attention.head_count", std::vector<int32_t>{4, 4, 4}, "attention.head_count: expected"},
+      {"attention.head_count", std::vector<int32_t>{4, -4}, "attention.head_count: "},
+      {"attention.key_length", uint32_t{0}, "attention.key_length: expected"},
+      {"attention.key_length", uint32_t{1025},
+       "attention.key_length: expected keys and values of 1 to 1024 a head"},
+      {"rope.dimension_count", uint32_t{18}, "attention.key_length: expected"},
+      {"attention.layer_norm_rms_epsilon", kNan,
+       "attention.layer_norm_rms_epsilon: expected a finite number, found nan"},
+      {"attention.layer_norm_rms_epsilon", -1.f,
+       "attention.layer_norm_rms_epsilon: expected at least 0, found -1"},
+      {"attention.layer_norm_rms_epsilon", "small", "attention.layer_norm_rms_epsilon: expected"},
+      {"attention.scale", kNan, "attention.scale: expected a finite number, found nan"},
+      {"rope.scaling.type", "spiral",
+       "rope.scaling.type: expected none, linear, yarn or longrope, found \"spiral\""},
+      {"expert_count", uint32_t{8},
+       "expert_count: expected 0, as this architecture is dense here, found 8"},
+      {"feed_forward_length", uint32_t{0}, "feed_forward_length: expected"},
+      {"embedding_length", uint32_t{4294967295}, "embedding_length: expected"},
+      {"context_length", "long", "context_length: expected"},
+  };
+  for (const Refusal& refusal : refusals) {
+    SCOPED_TRACE(refusal.key);
+    const std::string text = RefusalOf([&](TinyModel& m) { m.key(refusal.key) = refusal.value; });
+    EXPECT_TRUE(text.starts_with("llama." + std::string(refusal.text))) << text;
+  }
+}
+
+TEST(Architectures, RefuseRotaryKeysThatDoNotFit) {
+  EXPECT_NE(RefusalOf([](TinyModel& m) { m.key("rope.dimension_count") = uint32_t{7}; }), "");
+  EXPECT_NE(RefusalOf([](TinyModel& m) { m.key("rope.freq_base") = 0.f; }), "");
+  EXPECT_NE(RefusalOf([](TinyModel& m) {
+              m.key("rope.freq_base") = std::numeric_limits<float>::infinity();
+            }),
+            "");
+  auto yarn = [](float factor, float fast) {
+    return [=](TinyModel& m) {
+      m.key("rope.scaling.type") = "yarn";
+      m.key("rope.scaling.factor") = factor;
+      m.key("rope.scaling.yarn_beta_fast") = fast;
+    };
+  };
+  EXPECT_NE(RefusalOf(yarn(0, 32)), "");
+  EXPECT_NE(RefusalOf(yarn(4, 0.5f)), "");
+  EXPECT_EQ(RefusalOf(yarn(4, 32)), "");
+  EXPECT_EQ(RefusalOf([](TinyModel& m) { m.key("rope.scaling.type") = "longrope"; }),
+            "rope_factors_long.weight: tensor is missing");
+  EXPECT_NE(RefusalOf([](TinyModel& m) {
+              m.tensors.push_back({"rope_freqs.weight", {3}, {1, 1, 1}});
+            }),
+            "");
+  EXPECT_NE(RefusalOf([](TinyModel& m) {
+              m.tensors.push_back({"rope_freqs.weight", {8}, {1, 1, 1, 0, 1, 1, 1, 1}});
+            }),
+            "");
+}
+
+TEST(Architectures, RefuseEachMissingKeyByItsName) {
+  for (const char* key : {"block_count", "context_length", "embedding_length",
+                          "feed_forward_length", "attention.head_count"}) {
+    EXPECT_EQ(RefusalOf([&](TinyModel& m) { m.keys.erase("llama." + std::string(key)); }),
+              fmt::format("llama.{}: expected an integer, but the key is missing", key));
+  }
+  EXPECT_EQ(RefusalOf([](TinyModel& m) { m.keys.erase("llama.attention.layer_norm_rms_epsilon"); }),
+            "llama.attention.layer_norm_rms_epsilon: expected a float, but the key is missing");
+}
+
+TEST(Architectures, RefuseWeightsThatAreNotFinite) {
+  for (const char* name : {"blk.1.ffn_down.weight", "blk.0.attn_norm.weight", "output.weight"}) {
+    const std::string text = RefusalOf(
+        [&](TinyModel& m) { m.tensor(name).values[70 % m.tensor(name).values.size()] = INFINITY; });
+    EXPECT_TRUE(text.starts_with(std::string(name) + ": expected finite weights")) << text;
+  }
+}
+
+TEST(Architectures, LoadDenseFilesThatSpeakOfNoExperts) {
+  EXPECT_EQ(RefusalOf([](TinyModel& m) {
+              m.key("expert_count") = uint32_t{0};
+              m.key("expert_used_count") = uint32_t{0};
+            }),
+            "");
+}
+
+TEST(Architectures, LoadAsManyLayersAsThereAre) {
+  TinyOptions options;
+  options.layers = 513;
+  options.width = 32;
+  options.ff_width = 32;
+  options.heads = 2;
+  options.kv_heads = 1;
+  EXPECT_EQ(RefusalOf([](TinyModel&) {}, options), "");
+  options.layers = 1025;
+  EXPECT_EQ(RefusalOf([](TinyModel&) {}, options),
+            "llama.block_count: expected at most 1024, found 1025");
+}
+
+TEST(Architectures, TakeHeadsOfEachLayerFromAnArray) {
+  TempFolder folder;
+  TinyModel model{TinyOptions{}};
+  model.Write(folder / "number.gguf");
+  model.key("attention.head_count") = std::vector<int32_t>{4, 4};
+  model.key("attention.head_count_kv") = std::vector<int32_t>{2, 2};
+  model.key("feed_forward_length") = std::vector<int32_t>{96, 96};
+  model.Write(folder / "array.gguf");
+  ModelRun number(folder / "number.gguf"), array(folder / "array.gguf");
+  EXPECT_TRUE(
+      SameBits(array.Run({Prompt(20)}, {})[0].logits, number.Run({Prompt(20)}, {})[0].logits));
+}
+
+TEST(Architectures, SeeAsManyPositionsAsTheWindowSaysIncludingTheirOwn) {
+  TempFolder folder;
+  TinyOptions options = OptionsFor("phi3");
+  options.layers = 1;
+  TinyModel(options).Write(folder / "m.gguf");
+  ModelRun model(folder / "m.gguf");
+  std::vector<int32_t> prompt = Prompt(30);
+  const std::vector<float> before = model.Run({prompt}, {})[0].logits;
+  constexpr size_t kChanged = 11, kWindow = 8;
+  prompt[kChanged] = 299;
+  const std::vector<float> after = model.Run({prompt}, {})[0].logits;
+  const size_t vocab = static_cast<size_t>(model.vocab());
+  for (size_t t = 0; t < prompt.size(); ++t) {
+    const bool same = SameBits(std::span(before).subspan(t * vocab, vocab),
+                               std::span(after).subspan(t * vocab, vocab));
+    EXPECT_EQ(same, t < kChanged || t >= kChanged + kWindow) << "position " << t;
+  }
+}
+
+// A projection that leads to a norm may have any scale: the norm takes it out again.
+TEST(Architectures, StayAccurateWhereActivationsPassHalfPrecision) {
+  TempFolder folder;
+  for (float scale : {0x1p17f, 0x1p100f}) {
+    TinyModel model(WindowedOptions());
+    // Beside an epsilon that matters, a larger branch is another one.
+    model.key("attention.layer_norm_rms_epsilon") = 1e-14f;
+    model.Write(folder / "plain.gguf");
+    for (const char* name : {"blk.0.ffn_up.weight", "blk.1.ffn_up.weight"}) {
+      for (float& value : model.tensor(name).values) value *= scale;
+    }
+    model.Write(folder / "scaled.gguf");
+    for (const char* format : {"F32", "Q8_0", "Q4_0"}) {
+      std::vector<RunResult> results;
+      for (const char* name : {"plain", "scaled"}) {
+        const std::string path = folder / (std::string(name) + "-encoded.gguf");
+        WriteInFormat(GgufFile::Open(folder / (std::string(name) + ".gguf")),
+                      *FindFormat(std::string_view(format)), path, "ffn_up");
+        ModelRun run(path);
+        for (Isa isa : AvailableIsas()) results.push_back(run.Run({Prompt(40)}, {.isa = isa})[0]);
+      }
+      for (const RunResult& result : results) {
+        EXPECT_LT(RelativeDifference(result.logits, results[0].logits), 1e-3)
+            << format << ", activations times " << scale;
+        EXPECT_EQ(result.fault, "");
+      }
+    }
+  }
+}
+
+TEST(TinyModel, HasATokenizerOfBytesAndPairs) {
+  TempFolder folder;
+  TinyModel(TinyOptions{}).Write(folder / "m.gguf");
+  const Tokenizer tokenizer = Tokenizer::FromGguf(GgufFile::Open(folder / "m.gguf"));
+  EXPECT_EQ(tokenizer.size(), 300);
+  const std::string text = "ab, a\xC3\xA9\n\x01!";
+  const std::vector<int32_t> ids = tokenizer.Encode(text);
+  EXPECT_EQ(tokenizer.Decode(ids), text);
+  EXPECT_EQ(tokenizer.TextOf(ids[0]), "ab");
+}
+
+}  // namespace
+}  // namespace lockstep::test

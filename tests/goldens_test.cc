@@ -9,7 +9,7 @@
 #include "gguf/safetensors.h"
 #include "gguf/temp_folder.h"
 #include "model_run.h"
-#include "models/models.h"
+#include "text/tokenizer.h"
 #include "tiny_model.h"
 
 namespace lockstep::test {
@@ -28,13 +28,15 @@ std::vector<T> ReadTensor(const Safetensors& set, const std::string& name) {
   return values;
 }
 
-class Golden : public testing::TestWithParam<const char*> {
+class Golden : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const char* folder = std::getenv("LOCKSTEP_GOLDENS_GGUF");
-    if (folder == nullptr) GTEST_SKIP() << "needs LOCKSTEP_GOLDENS_GGUF (tests/oracles/make_golden_ggufs.sh)";
+    if (folder == nullptr)
+      GTEST_SKIP() << "needs LOCKSTEP_GOLDENS_GGUF (tests/oracles/make_golden_ggufs.sh)";
     path_ = std::string(folder) + "/" + GetParam() + ".gguf";
-    const std::string reference = std::string(kGoldens) + "/" + GetParam() + "/reference.safetensors";
+    const std::string reference =
+        std::string(kGoldens) + "/" + GetParam() + "/reference.safetensors";
     if (!std::filesystem::exists(path_)) GTEST_SKIP() << path_ << " is absent";
     if (!std::filesystem::exists(reference)) GTEST_SKIP() << reference << " is absent";
     reference_.emplace(Safetensors::Open(reference));
@@ -49,7 +51,8 @@ class Golden : public testing::TestWithParam<const char*> {
 TEST_P(Golden, GivesTheReferenceLogits) {
   ModelRun model(path_);
   const RunResult result = model.Run({tokens_}, {.threads = 2})[0];
-  EXPECT_LT(RelativeDifference(result.logits, ReadTensor<float>(*reference_, "logits")), kTolerance);
+  EXPECT_LT(RelativeDifference(result.logits, ReadTensor<float>(*reference_, "logits")),
+            kTolerance);
   EXPECT_EQ(result.fault, "");
 }
 
@@ -66,62 +69,51 @@ TEST_P(Golden, GivesTheReferenceStreamAfterEveryLayer) {
       const auto begin = result.hidden[i].begin() + static_cast<int64_t>(row * width);
       rows.insert(rows.end(), begin, begin + static_cast<int64_t>(width));
     }
-    EXPECT_LT(RelativeDifference(rows, ReadTensor<float>(*reference_, fmt::format("hidden.{}", i))), kTolerance)
+    EXPECT_LT(RelativeDifference(rows, ReadTensor<float>(*reference_, fmt::format("hidden.{}", i))),
+              kTolerance)
         << "after layer " << i;
   }
 }
 
-// The same logits, to the bit, for every shape of a run.
-void ExpectBitsOfAnyShape(ModelRun& model, const std::vector<int32_t>& tokens, std::string_view kv_type) {
-  const std::string kv(kv_type);
-  const std::vector<float> expected = model.Run({tokens}, {.kv_type = kv})[0].logits;
-  for (Isa isa : AvailableIsas()) {
-    for (int threads : {1, 2}) {
-      for (int64_t micro_batch : {1, 7, 33, 96}) {
-        const auto found = model.Run({tokens}, {.threads = threads, .isa = isa, .micro_batch = micro_batch, .kv_type = kv});
-        EXPECT_TRUE(SameBits(found[0].logits, expected))
-            << IsaName(isa) << ", " << threads << " threads, micro-batches of " << micro_batch << ", K/V " << kv
-            << ": differs by " << RelativeDifference(found[0].logits, expected);
-      }
-    }
+TEST_P(Golden, HasTheTokenizerOfItsCheckpoint) {
+  const Tokenizer converted = Tokenizer::FromGguf(GgufFile::Open(path_));
+  const Tokenizer original = Tokenizer::FromTokenizerJson(std::string(kGoldens) + "/" + GetParam());
+  for (const char* text : {"The weights of a model, read in 1024 blocks", "  x\n\ty",
+                           "caf\xC3\xA9 \xF0\x9F\xA6\x99", "<s>a</s>"}) {
+    EXPECT_EQ(converted.Encode(text), original.Encode(text)) << text;
+    EXPECT_EQ(converted.Encode(text, {.parse_special = true}),
+              original.Encode(text, {.parse_special = true}))
+        << text;
   }
 }
-
-// Sequences that share batches, of lengths that end apart, give what each gives alone.
-void ExpectBitsWithMates(ModelRun& model, const std::vector<int32_t>& tokens) {
-  std::vector<std::vector<int32_t>> sequences = {tokens, {tokens.rbegin(), tokens.rend()}, {tokens.begin() + 5, tokens.begin() + 38}};
-  for (int64_t micro_batch : {5, 96}) {
-    const auto together = model.Run(sequences, {.threads = 2, .micro_batch = micro_batch});
-    for (size_t s = 0; s < sequences.size(); ++s) {
-      const RunResult alone = model.Run({sequences[s]}, {})[0];
-      EXPECT_TRUE(SameBits(together[s].logits, alone.logits)) << "sequence " << s << ", micro-batches of " << micro_batch;
-    }
-  }
-}
-
-constexpr const char* kFormats[] = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q4_K", "Q6_K"};
 
 TEST_P(Golden, GivesTheSameBitsForEveryShapeOfRun) {
   ModelRun model(path_);
-  ExpectBitsOfAnyShape(model, tokens_, "F32");
-  ExpectBitsWithMates(model, tokens_);
+  EXPECT_EQ(ShapeDependence(model, tokens_, "F32"), "");
 }
+
+// Weights of many formats, each with a type of K/V.
+constexpr std::pair<const char*, const char*> kFormats[] = {
+    {"F16", "F16"},  {"BF16", "BF16"}, {"Q8_0", "Q8_0"}, {"Q4_0", "Q4_0"},
+    {"Q5_1", "F16"}, {"Q4_K", "Q5_1"}, {"Q6_K", "F16"}};
 
 TEST_P(Golden, GivesTheSameBitsForEveryShapeOfRunInEveryFormat) {
   TempFolder folder;
-  for (const char* name : kFormats) {
-    SCOPED_TRACE(name);
-    const std::string path = folder / (std::string(name) + ".gguf");
-    WriteInFormat(GgufFile::Open(path_), *FindFormat(std::string_view(name)), path);
+  for (const auto& [weights, kv] : kFormats) {
+    SCOPED_TRACE(fmt::format("{} with {} K/V", weights, kv));
+    const std::string path = folder / (std::string(weights) + ".gguf");
+    // Blocks of 256 fit few of these models.
+    if (WriteInFormat(GgufFile::Open(path_), *FindFormat(std::string_view(weights)), path) == 0)
+      continue;
     ModelRun model(path);
-    ExpectBitsOfAnyShape(model, tokens_, "F16");
-    ExpectBitsWithMates(model, tokens_);
+    EXPECT_EQ(ShapeDependence(model, tokens_, kv), "");
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Golden,
-                         testing::Values("llama", "llama-bias", "llama-256", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "mistral3",
-                                         "granite"),
+                         testing::ValuesIn(std::vector<std::string>{
+                             "llama", "llama-bias", "llama-256", "qwen2", "qwen3", "gemma2",
+                             "gemma3", "phi3", "mistral3", "granite"}),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

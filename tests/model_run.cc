@@ -14,8 +14,10 @@ namespace {
 // Pages of all sequences. They lie in the pool in an order of their own, so that nothing may rest on neighbours.
 class Pages {
  public:
-  Pages(const std::vector<std::vector<int32_t>>& sequences, const Graph& graph, const std::string& kv_type)
-      : pool_(graph.states, {FindFormat(kv_type), FindFormat(kv_type)}, PagesOf(sequences)), tables_(sequences.size()) {
+  Pages(const std::vector<std::vector<int32_t>>& sequences, const Graph& graph,
+        const std::string& kv_type)
+      : pool_(graph.states, {FindFormat(kv_type), FindFormat(kv_type)}, PagesOf(sequences)),
+        tables_(sequences.size()) {
     int64_t next = pool_.pages();
     for (size_t page = 0; next > 0; ++page) {
       for (size_t s = 0; s < sequences.size(); ++s) {
@@ -38,11 +40,13 @@ class Pages {
   std::vector<std::vector<const std::byte*>> tables_;
 };
 
-void Append(std::span<const float> rows, std::vector<float>& to) { to.insert(to.end(), rows.begin(), rows.end()); }
+void Append(std::span<const float> rows, std::vector<float>& to) {
+  to.insert(to.end(), rows.begin(), rows.end());
+}
 
 // Takes each sequence's rows of the batch that just ran; rows[s]: how many it had.
-void Collect(const Executor& executor, const Graph& graph, const std::vector<size_t>& rows, bool hidden,
-             std::vector<RunResult>& results) {
+void Collect(const Executor& executor, const Graph& graph, const std::vector<size_t>& rows,
+             bool hidden, std::vector<RunResult>& results) {
   std::vector<ValueId> streams(graph.hidden.begin(), graph.hidden.end() - 1);
   streams.push_back(graph.final_hidden);
   auto take = [&](ValueId id, size_t first, size_t count) {
@@ -54,7 +58,8 @@ void Collect(const Executor& executor, const Graph& graph, const std::vector<siz
     RunResult& result = results[s];
     Append(take(graph.logits, first, rows[s]), result.logits);
     if (hidden) result.hidden.resize(streams.size());
-    for (size_t i = 0; i < result.hidden.size(); ++i) Append(take(streams[i], first, rows[s]), result.hidden[i]);
+    for (size_t i = 0; i < result.hidden.size(); ++i)
+      Append(take(streams[i], first, rows[s]), result.hidden[i]);
     for (size_t row = first; row < first + rows[s] && result.fault.empty(); ++row) {
       result.fault = executor.Fault(static_cast<int64_t>(row));
     }
@@ -71,12 +76,14 @@ ModelRun::Loaded& ModelRun::LoadedFor(int threads) {
   std::unique_ptr<Loaded>& loaded = loaded_[threads];
   if (!loaded) {
     loaded = std::make_unique<Loaded>(threads);
-    loaded->weights = std::make_unique<WeightStore>(FindWeights(graph_, file_), file_, loaded->team, nullptr);
+    loaded->weights =
+        std::make_unique<WeightStore>(FindWeights(graph_, file_), file_, loaded->team, nullptr);
   }
   return *loaded;
 }
 
-std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& sequences, const RunOptions& options) {
+std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& sequences,
+                                     const RunOptions& options) {
   Loaded& loaded = LoadedFor(options.threads);
   const std::vector<WeightUse> uses = FindWeights(graph_, file_);
   auto quantized = [&](ValueId id) {
@@ -87,14 +94,16 @@ std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& se
   const int64_t rows = options.micro_batch * std::ssize(sequences);
   const Program program(graph_, quantized, {rows, rows, options.hidden, true});
   Pages pages(sequences, graph_, options.kv_type);
-  Executor executor(graph_, program, *loaded.weights, pages.pool(), loaded.team, KernelsFor(options.isa));
+  Executor executor(graph_, program, *loaded.weights, pages.pool(), loaded.team,
+                    KernelsFor(options.isa));
 
   std::vector<RunResult> results(sequences.size());
   for (size_t begin = 0;; begin += static_cast<size_t>(options.micro_batch)) {
     Batch batch;
     std::vector<size_t> counts;
     for (size_t s = 0; s < sequences.size(); ++s) {
-      const size_t end = std::min(sequences[s].size(), begin + static_cast<size_t>(options.micro_batch));
+      const size_t end =
+          std::min(sequences[s].size(), begin + static_cast<size_t>(options.micro_batch));
       counts.push_back(end > begin ? end - begin : 0);
       for (size_t i = begin; i < end; ++i) {
         batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()));
@@ -120,6 +129,42 @@ double RelativeDifference(std::span<const float> found, std::span<const float> e
 
 bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
+                            const std::string& kv_type) {
+  struct Shape {
+    int threads;
+    int64_t micro_batch;
+  };
+  constexpr Shape kShapes[] = {{1, 96}, {2, 1}, {1, 7}, {2, 33}, {3, 96}};
+  const std::vector<float> expected = model.Run({tokens}, {.kv_type = kv_type})[0].logits;
+  for (Isa isa : AvailableIsas()) {
+    for (const auto [threads, micro_batch] : kShapes) {
+      const RunOptions options = {
+          .threads = threads, .isa = isa, .micro_batch = micro_batch, .kv_type = kv_type};
+      const std::vector<float> found = model.Run({tokens}, options)[0].logits;
+      if (SameBits(found, expected)) continue;
+      return fmt::format("{}, {} threads, micro-batches of {}: differs by {}", IsaName(isa),
+                         threads, micro_batch, RelativeDifference(found, expected));
+    }
+  }
+  // Lengths that end apart, so that the batch loses sequences on its way.
+  const std::vector<std::vector<int32_t>> mates = {
+      {tokens.rbegin(), tokens.rend()},
+      tokens,
+      {tokens.begin(), tokens.begin() + std::ssize(tokens) / 3}};
+  for (int64_t micro_batch : {5, 96}) {
+    const auto together =
+        model.Run(mates, {.threads = 2, .micro_batch = micro_batch, .kv_type = kv_type});
+    for (size_t s = 0; s < mates.size(); ++s) {
+      const std::vector<float> alone = model.Run({mates[s]}, {.kv_type = kv_type})[0].logits;
+      if (SameBits(together[s].logits, alone)) continue;
+      return fmt::format("sequence {} of {} in micro-batches of {}: differs by {}", s, mates.size(),
+                         micro_batch, RelativeDifference(together[s].logits, alone));
+    }
+  }
+  return "";
 }
 
 }  // namespace lockstep::test

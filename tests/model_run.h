@@ -19,16 +19,16 @@ namespace lockstep::test {
 struct RunOptions {
   int threads = 1;
   Isa isa = BestIsa();
-  int64_t micro_batch = 96;       // tokens of each sequence in a batch
+  int64_t micro_batch = 96;  // tokens of each sequence in a batch
   std::string kv_type = "F32";
-  bool hidden = false;            // ask for the residual stream as well
+  bool hidden = false;  // ask for the residual stream as well
 };
 
 // Results of one sequence, of every position.
 struct RunResult {
   std::vector<float> logits;               // [t, v]
   std::vector<std::vector<float>> hidden;  // [layers + 1][t, k]; the last has passed the final norm
-  std::string fault;                       // the step that met a number that is not finite, empty: none
+  std::string fault;  // the step that met a number that is not finite, empty: none
 };
 
 class ModelRun {
@@ -41,7 +41,8 @@ class ModelRun {
   int64_t vocab() const { return graph_.value(graph_.logits).shape[1].size; }
 
   // Runs whole sequences from position 0, all of them in every batch until they end.
-  std::vector<RunResult> Run(const std::vector<std::vector<int32_t>>& sequences, const RunOptions& options);
+  std::vector<RunResult> Run(const std::vector<std::vector<int32_t>>& sequences,
+                             const RunOptions& options);
 
  private:
   // A team, and the weights that it packed.
@@ -62,5 +63,10 @@ double RelativeDifference(std::span<const float> found, std::span<const float> e
 
 // Whether both have the same bits.
 bool SameBits(std::span<const float> a, std::span<const float> b);
+
+// How the logits of a prompt depend on the shape of the run: empty where every instruction set, every number of threads, micro-batches of
+// all sizes and batch mates give the same bits, else one line about the first that does not.
+std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
+                            const std::string& kv_type);
 
 }  // namespace lockstep::test

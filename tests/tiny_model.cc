@@ -37,7 +37,8 @@ std::vector<std::string> ByteTokens() {
     if (point < 128) {
       tokens.emplace_back(1, static_cast<char>(point));
     } else {
-      tokens.push_back({static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 63))});
+      tokens.push_back(
+          {static_cast<char>(0xC0 | (point >> 6)), static_cast<char>(0x80 | (point & 63))});
     }
   }
   return tokens;
@@ -50,7 +51,8 @@ void AddTokenizer(int64_t vocab, std::map<std::string, TinyValue>& keys) {
   std::vector<int32_t> types(tokens.size(), 1);
   std::fill_n(types.begin(), 3, 3);
   for (int i = 0; static_cast<int64_t>(tokens.size()) < vocab; ++i) {
-    const std::string left(1, static_cast<char>('a' + i / 26 % 26)), right(1, static_cast<char>('a' + i % 26));
+    const std::string left(1, static_cast<char>('a' + i / 26 % 26)),
+        right(1, static_cast<char>('a' + i % 26));
     const bool pair = i < 26 * 26;
     tokens.push_back(pair ? left + right : fmt::format("[UNUSED{}]", i));
     types.push_back(pair ? 1 : 5);
@@ -140,7 +142,9 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
       add(block + name + ".weight", {in, out});
       if (o.biases) add(block + name + ".bias", {out});
     };
-    auto norm = [&](const std::string& name, int64_t width) { add(block + name + ".weight", {width}); };
+    auto norm = [&](const std::string& name, int64_t width) {
+      add(block + name + ".weight", {width});
+    };
     norm("attn_norm", o.width);
     norm("ffn_norm", o.width);
     if (o.post_norms) norm("post_attention_norm", o.width);
@@ -170,7 +174,9 @@ TinyTensor& TinyModel::tensor(std::string_view name) {
   return *at;
 }
 
-void TinyModel::Remove(std::string_view name) { tensors.erase(tensors.begin() + (&tensor(name) - tensors.data())); }
+void TinyModel::Remove(std::string_view name) {
+  tensors.erase(tensors.begin() + (&tensor(name) - tensors.data()));
+}
 
 void TinyModel::Resize(std::string_view name, std::vector<uint64_t> dims) {
   TinyTensor& resized = tensor(name);
@@ -200,9 +206,13 @@ void TinyModel::Write(const std::string& path) const {
   writer.Finish();
 }
 
-void WriteInFormat(const GgufFile& file, const Format& format, const std::string& path) {
+size_t WriteInFormat(const GgufFile& file, const Format& format, const std::string& path,
+                     std::string_view keep) {
+  size_t count = 0;
   auto encoded = [&](const GgufTensor& tensor) {
-    return tensor.dims_count > 1 && format.encode != nullptr && tensor.dims[0] % static_cast<uint64_t>(format.block) == 0;
+    return tensor.dims_count > 1 && format.encode != nullptr &&
+           (keep.empty() || tensor.name.find(keep) == tensor.name.npos) &&
+           tensor.dims[0] % static_cast<uint64_t>(format.block) == 0;
   };
   GgufWriter writer(path);
   for (size_t i = 0; i < file.metadata().size(); ++i) {
@@ -219,14 +229,16 @@ void WriteInFormat(const GgufFile& file, const Format& format, const std::string
       continue;
     }
     const Format& source = *FindFormat(tensor.type->id);
-    const auto count = static_cast<int64_t>(tensor.elements());
+    const auto elements = static_cast<int64_t>(tensor.elements());
     std::vector<float> values(tensor.elements());
-    source.decode(tensor.data.data(), count / source.block, values.data());
-    std::vector<std::byte> blocks(static_cast<size_t>(format.RowBytes(count)));
-    format.encode(values.data(), count / format.block, blocks.data());
+    source.decode(tensor.data.data(), elements / source.block, values.data());
+    std::vector<std::byte> blocks(static_cast<size_t>(format.RowBytes(elements)));
+    format.encode(values.data(), elements / format.block, blocks.data());
     writer.Write(blocks);
+    ++count;
   }
   writer.Finish();
+  return count;
 }
 
 }  // namespace lockstep::test

@@ -38,7 +38,8 @@ TinyOptions WindowedOptions();
 // The options under which an architecture's graph uses everything that it can.
 TinyOptions OptionsFor(std::string_view architecture);
 
-using TinyValue = std::variant<uint32_t, float, bool, std::string, std::vector<int32_t>, std::vector<std::string>>;
+using TinyValue = std::variant<uint32_t, float, bool, std::string, std::vector<int32_t>,
+                               std::vector<std::string>>;
 
 struct TinyTensor {
   std::string name;
@@ -68,8 +69,9 @@ struct TinyModel {
   std::string prefix_;
 };
 
-// Writes `file` again with its matrices in `format`, for tests of one model in many formats. Matrices whose rows are not whole
-// blocks, vectors, and all of them where the format has no encoder stay as they are.
-void WriteInFormat(const GgufFile& file, const Format& format, const std::string& path);
+// Writes `file` again with its matrices in `format`, for tests of one model in many formats. Vectors, matrices whose rows are not whole
+// blocks and, unless empty, those with `keep` in their name stay as they are. Returns how many matrices were encoded.
+size_t WriteInFormat(const GgufFile& file, const Format& format, const std::string& path,
+                     std::string_view keep = {});
 
 }  // namespace lockstep::test

@@ -19,8 +19,7 @@ class DecoderBuilder {
     build_.MarkHidden(x);
     std::vector<ValueId> angles;
     for (size_t i = 0; i < spec_.ropes.size(); ++i) {
-      auto table = std::make_shared<const RopeTable>(spec_.ropes[i].options);
-      angles.push_back(build_.Apply(fmt::format("angles.{}", i), MakeRopeAngles(table), {build_.tokens()}));
+      angles.push_back(build_.Apply(fmt::format("angles.{}", i), MakeRopeAngles(Table(spec_.ropes[i])), {build_.tokens()}));
     }
     for (size_t i = 0; i < spec_.layers.size(); ++i) {
       build_.SetLayer(static_cast<int32_t>(i));
@@ -35,6 +34,15 @@ class DecoderBuilder {
   }
 
  private:
+  // What the table refuses came from the file's keys.
+  std::shared_ptr<const RopeTable> Table(const RopeSpec& rope) const {
+    try {
+      return std::make_shared<const RopeTable>(rope.options);
+    } catch (const Error& error) {
+      throw Refused("{}: {}", Printable(source_.file().name(), 4096), error.what());
+    }
+  }
+
   Axis Width() const { return {'k', spec_.width, spec_.width}; }
   Axis Vocab() const { return {'v', spec_.vocab, 1}; }
 
@@ -59,12 +67,6 @@ class DecoderBuilder {
     if (spec_.post_norms) branch = Norm(norm, branch, norm);
     if (spec_.residual_scale != 1) branch = build_.Apply("scaled", MakeScale(spec_.residual_scale), {branch});
     return build_.Apply(name, MakeAdd(), {x, branch});
-  }
-
-  static int64_t Elements(const std::vector<Axis>& axes) {
-    int64_t count = 1;
-    for (const Axis& axis : axes) count *= axis.size;
-    return count;
   }
 
   // A projection of x to `axes`, from `tensor` or from the rows of a fused tensor that start at fused_row, with its bias where the file has one.
@@ -124,13 +126,12 @@ class DecoderBuilder {
   ValueId FeedForward(ValueId x, const LayerSpec& layer) {
     const Axis f{'f', layer.ff_width, 1};
     ValueId gate, up;
-    if (source_.HasTensor(Tensor("ffn_gate"))) {
-      gate = Project("gate", x, "ffn_gate", {f}, "ffn_gate", 0, 0);
-      up = Project("up", x, "ffn_up", {f}, "ffn_up", 0, 0);
-    } else {
-      // One tensor of both, the gate's rows first (Phi-3).
+    if (spec_.gate_in_up && !source_.HasTensor(Tensor("ffn_gate"))) {
       gate = Project("gate", x, "ffn_gate", {f}, "ffn_up", 0, 2 * layer.ff_width);
       up = Project("up", x, "ffn_up_part", {f}, "ffn_up", layer.ff_width, 2 * layer.ff_width);
+    } else {
+      gate = Project("gate", x, "ffn_gate", {f}, "ffn_gate", 0, 0);
+      up = Project("up", x, "ffn_up", {f}, "ffn_up", 0, 0);
     }
     ValueId h = build_.Apply("gated", MakeActivateGated(spec_.gating), {gate, up});
     return ProjectBack("ff", h, "ffn_down", {f}, 1);
@@ -152,14 +153,27 @@ class DecoderBuilder {
   GraphBuilder build_;
 };
 
+// Far above any model; what is made of layers grows with the square of their number.
+constexpr uint64_t kMostLayers = 1024;
+
 // Layers must be backed by tensors before anything of their number is made.
 int64_t ReadLayerCount(const ModelSource& source) {
-  const int64_t layers = source.Count("block_count");
-  if (static_cast<uint64_t>(layers) > source.file().tensor_count()) {
-    source.Refuse("block_count", fmt::format("expected at most {}, the number of tensors, found {}",
-                                             source.file().tensor_count(), layers));
+  const auto layers = source.metadata().Required<int64_t>(source.Key("block_count"), {1, UINT32_MAX});
+  const uint64_t tensors = source.file().tensor_count();
+  if (static_cast<uint64_t>(layers) > tensors) {
+    source.Refuse("block_count", fmt::format("expected at most {}, the number of tensors, found {}", tensors, layers));
+  }
+  if (static_cast<uint64_t>(layers) > kMostLayers) {
+    source.Refuse("block_count", fmt::format("expected at most {}, found {}", kMostLayers, layers));
   }
   return layers;
+}
+
+// A file of a dense architecture may say that it has no experts.
+void ExpectDense(const ModelSource& source) {
+  if (const int64_t experts = source.OptionalCount("expert_count", 0).value_or(0); experts != 0) {
+    source.Refuse("expert_count", fmt::format("expected 0, as this architecture is dense here, found {}", experts));
+  }
 }
 
 }  // namespace
@@ -168,8 +182,9 @@ RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::strin
   RopeOptions rope;
   rope.n_rot = n_rot;
   rope.base = source.FloatOr(base_key, static_cast<float>(base_default));
-  rope.context = source.options().context;
-  rope.original_context = source.OptionalCount("rope.scaling.original_context_length").value_or(source.Count("context_length"));
+  const int64_t context = source.Count("context_length");
+  rope.context = source.options().context != 0 ? source.options().context : context;
+  rope.original_context = source.OptionalCount("rope.scaling.original_context_length").value_or(context);
   const std::string type = source.StringOr("rope.scaling.type", "none");
   // Older files have only a linear factor.
   const float linear = source.FloatOr("rope.scale_linear", 1);
@@ -190,7 +205,7 @@ RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::strin
     }
   } else if (type == "longrope" || source.HasTensor("rope_factors_long.weight")) {
     rope.scaling = RopeScaling::kLongRope;
-    rope.factor = static_cast<double>(source.Count("context_length")) / static_cast<double>(rope.original_context);
+    rope.factor = static_cast<double>(context) / static_cast<double>(rope.original_context);
     rope.long_factors = source.SmallTensor("rope_factors_long.weight");
     rope.short_factors = source.SmallTensor("rope_factors_short.weight");
   } else if (type != "none") {
@@ -221,6 +236,7 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   DecoderSpec spec;
   spec.width = source.Count("embedding_length");
   spec.vocab = source.RowCount("token_embd.weight");
+  ExpectDense(source);
   const int64_t layers = ReadLayerCount(source);
   const auto heads = source.CountPerLayer("attention.head_count", layers);
   const auto kv_heads = source.OptionalCountPerLayer("attention.head_count_kv", layers, 1).value_or(heads);
@@ -235,11 +251,15 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   spec.dk = source.OptionalCount("attention.key_length").value_or(spec.width / heads[0]);
   spec.dv = source.OptionalCount("attention.value_length").value_or(spec.dk);
   const int64_t n_rot = source.OptionalCount("rope.dimension_count").value_or(spec.dk);
-  if (spec.dk > 1024 || spec.dv > 1024 || n_rot > spec.dk) {
-    source.Refuse("attention.key_length", fmt::format("expected heads of at most 1024 and at most as many rotated, found {}, {} and {}",
-                                                      spec.dk, spec.dv, n_rot));
+  if (spec.dk < 1 || spec.dk > 1024 || spec.dv > 1024 || n_rot > spec.dk) {
+    source.Refuse("attention.key_length",
+                  fmt::format("expected keys and values of 1 to 1024 a head and no more rotated, found {}, {} and {}", spec.dk,
+                              spec.dv, n_rot));
   }
   spec.norm_eps = source.Float("attention.layer_norm_rms_epsilon");
+  if (spec.norm_eps < 0) {
+    source.Refuse("attention.layer_norm_rms_epsilon", fmt::format("expected at least 0, found {}", spec.norm_eps));
+  }
   spec.ropes.push_back({ReadRopeOptions(source, n_rot, "rope.freq_base", 10000), pairing});
   spec.attention_scale = source.FloatOr("attention.scale", 0);
   spec.embedding_scale = source.FloatOr("embedding_scale", 1);

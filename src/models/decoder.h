@@ -43,6 +43,7 @@ struct DecoderSpec {
   int64_t temperature_length = 0;
 
   bool qk_norm = false;         // norm of each head's query and key: attn_q_norm, attn_k_norm
+  bool gate_in_up = false;      // without ffn_gate, ffn_up has the gate's rows and then its own
   bool post_norms = false;      // norms after attention and feed-forward: post_attention_norm, post_ffw_norm
 };
 

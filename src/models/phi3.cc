@@ -5,6 +5,7 @@ namespace lockstep {
 
 Graph BuildPhi3(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
+  spec.gate_in_up = true;
   SetWindowPattern(source, 0, spec);
   return BuildDecoder(source, spec);
 }

@@ -1,5 +1,6 @@
 #include "models/source.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -22,10 +23,19 @@ std::optional<int64_t> ModelSource::OptionalCount(std::string_view key, uint64_t
   return metadata().Optional<int64_t>(Key(key), {static_cast<int64_t>(min), kMostCount});
 }
 
-float ModelSource::Float(std::string_view key) const { return metadata().Required<float>(Key(key)); }
+float ModelSource::Float(std::string_view key) const {
+  return ExpectFinite(key, metadata().Required<float>(Key(key)));
+}
 
 std::optional<float> ModelSource::OptionalFloat(std::string_view key) const {
-  return metadata().Optional<float>(Key(key));
+  const auto value = metadata().Optional<float>(Key(key));
+  if (value) ExpectFinite(key, *value);
+  return value;
+}
+
+float ModelSource::ExpectFinite(std::string_view key, float value) const {
+  if (!std::isfinite(value)) Refuse(key, fmt::format("expected a finite number, found {}", value));
+  return value;
 }
 
 std::string ModelSource::StringOr(std::string_view key, std::string otherwise) const {
@@ -38,7 +48,7 @@ bool ModelSource::BoolOr(std::string_view key, bool otherwise) const {
 
 std::vector<int64_t> ModelSource::CountPerLayer(std::string_view key, int64_t layers, uint64_t min) const {
   auto counts = OptionalCountPerLayer(key, layers, min);
-  if (!counts) throw Refused("{}: {}: key is missing", Printable(file_.name(), 4096), Key(key));
+  if (!counts) Refuse(key, "expected an integer, but the key is missing");
   return *counts;
 }
 

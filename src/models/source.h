@@ -28,6 +28,7 @@ class ModelSource {
   // Sizes and counts: 1 .. 2^31, or from `min`.
   int64_t Count(std::string_view key, uint64_t min = 1) const;
   std::optional<int64_t> OptionalCount(std::string_view key, uint64_t min = 1) const;
+  // Finite numbers.
   float Float(std::string_view key) const;
   std::optional<float> OptionalFloat(std::string_view key) const;
   float FloatOr(std::string_view key, float otherwise) const { return OptionalFloat(key).value_or(otherwise); }
@@ -50,6 +51,8 @@ class ModelSource {
   [[noreturn]] void Refuse(std::string_view key, std::string_view text) const { metadata().Refuse(Key(key), text); }
 
  private:
+  float ExpectFinite(std::string_view key, float value) const;
+
   const GgufFile& file_;
   std::string architecture_;
   ModelOptions options_;
