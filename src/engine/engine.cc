@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -132,26 +133,37 @@ class Engine::Impl {
   }
 
   void Loop() {
-    while (true) {
-      {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return closing_ || !waiting_.empty() || !running_.empty(); });
-        if (closing_) break;
-        while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < sequences_) {
-          running_.push_back(waiting_.front());
-          waiting_.pop_front();
-          Admit(*running_.back());
-        }
+    while (AwaitWork()) {
+      DropCancelled(running_);
+      if (running_.empty()) continue;
+      try {
+        Step();
+      } catch (const std::exception& error) {
+        // Whose rows went wrong is not known, so none of this step's can be trusted.
+        for (const JobPtr& job : running_) Fail(*job, Printable(error.what(), 1000));
+        running_.clear();
       }
-      DropCancelled();
-      if (!running_.empty()) Step();
     }
     for (const JobPtr& job : running_) End(*job, FinishReason::kCancelled);
     for (const JobPtr& job : waiting_) End(*job, FinishReason::kCancelled);
   }
 
-  // Takes the pages of the longest known prefix; at least the last prompt token is computed anew, for its logits.
-  void Admit(Job& job) {
+  // Waits until there are requests and lets as many run as may; false where the engine closes.
+  bool AwaitWork() {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return closing_ || !waiting_.empty() || !running_.empty(); });
+    if (closing_) return false;
+    DropCancelled(waiting_);
+    while (!waiting_.empty() && std::ssize(running_) < sequences_) {
+      running_.push_back(waiting_.front());
+      waiting_.pop_front();
+    }
+    return true;
+  }
+
+  // Takes the pages of the longest prefix known when the first row is computed; at least the last prompt token is computed anew, for
+  // its logits.
+  void Begin(Job& job) {
     const int64_t most = job.options.cache_prompt ? (job.result.prompt_tokens - 1) / kPageTokens : 0;
     for (int32_t page : cache_.Match(job.tokens, most)) AddPage(job, page);
     job.computed = static_cast<int64_t>(job.pages.size()) * kPageTokens;
@@ -166,8 +178,8 @@ class Engine::Impl {
     job.page_addresses.push_back(model_.pool().page(page));
   }
 
-  void DropCancelled() {
-    std::erase_if(running_, [&](const JobPtr& job) {
+  void DropCancelled(std::deque<JobPtr>& jobs) {
+    std::erase_if(jobs, [&](const JobPtr& job) {
       if (!job->cancelled()) return false;
       End(*job, FinishReason::kCancelled);
       return true;
@@ -211,11 +223,13 @@ class Engine::Impl {
       const int64_t room = limits.max_tokens - first;
       if (room == 0 || static_cast<int64_t>(batch.outputs.size()) == limits.max_outputs) break;
       const size_t outputs = batch.outputs.size();
+      if (job->pages.empty()) Begin(*job);
       AddRows(*job, room, batch);
       shares.push_back({job, first, static_cast<int64_t>(batch.tokens.size()) - first, batch.outputs.size() > outputs});
     }
     // Those that found no room come first next time.
-    std::ranges::rotate(running_, running_.begin() + static_cast<int64_t>(shares.size()) % static_cast<int64_t>(running_.size()));
+    std::ranges::rotate(order, order.begin() + std::ssize(shares));
+    running_.assign(order.begin(), order.end());
 
     model_.executor().Run(batch);
     const std::span<const float> logits = model_.executor().Result(model_.graph().logits);
@@ -242,9 +256,11 @@ class Engine::Impl {
     const int64_t full_before = job.computed / kPageTokens;
     job.computed += rows;
     if (job.options.cache_prompt) {
-      for (int64_t i = full_before; i < job.computed / kPageTokens; ++i) {
-        cache_.Publish(std::span(job.pages).first(static_cast<size_t>(i)), job.pages[static_cast<size_t>(i)],
-                       std::span(job.tokens).subspan(static_cast<size_t>(i * kPageTokens), static_cast<size_t>(kPageTokens)));
+      // The rows of these pages were all found finite, so what others share is.
+      for (auto i = static_cast<size_t>(full_before); i < static_cast<size_t>(job.computed / kPageTokens); ++i) {
+        const std::span<const int32_t> tokens = std::span(job.tokens).subspan(i * kPageTokens, kPageTokens);
+        job.pages[i] = cache_.Publish(std::span(job.pages).first(i), job.pages[i], tokens);
+        job.page_addresses[i] = model_.pool().page(job.pages[i]);
       }
     }
     return logits.empty() || Sample(job, logits);
@@ -287,21 +303,18 @@ class Engine::Impl {
   }
 
   void End(Job& job, FinishReason reason) {
-    job.result.reason = reason;
-    job.result.stop_text = job.stops.met();
+    Summary& result = job.result;
+    result.reason = reason;
     if (!job.stops.stopped()) {
-      job.result.tail = job.stops.Add(job.decoder.Finish());
-      job.result.tail += job.stops.Finish();
+      result.tail = job.stops.Add(job.decoder.Finish());
+      result.tail += job.stops.Finish();
     }
-    if (job.result.generated_tokens > 0) {
-      job.result.prompt_seconds = Seconds(job.started, job.first_token);
-      job.result.generate_seconds = Seconds(job.first_token, job.last_token);
+    result.stop_text = job.stops.met();
+    if (job.first_token != Clock::time_point{}) {
+      result.prompt_seconds = Seconds(job.started, job.first_token);
+      result.generate_seconds = Seconds(job.first_token, job.last_token);
     }
-    for (int32_t page : job.pages) {
-      // A failed sequence may have left numbers that are not finite in pages that others would share.
-      if (reason == FinishReason::kError) cache_.Withdraw(page);
-      cache_.Release(page);
-    }
+    for (auto page = job.pages.rbegin(); page != job.pages.rend(); ++page) cache_.Release(*page);
     job.pages.clear();
     job.Finish();
   }

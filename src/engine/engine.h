@@ -24,7 +24,7 @@ namespace lockstep {
 struct RequestOptions {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
-  int64_t max_tokens = -1;          // generated at most; -1: as the context allows
+  int64_t max_tokens = -1;          // generated at most; below 0: as the context allows
   std::vector<std::string> stop;    // texts that end the answer
   bool include_stop = false;        // the stop text is part of the answer
   bool ignore_eos = false;

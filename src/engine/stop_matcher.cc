@@ -1,47 +1,56 @@
 #include "engine/stop_matcher.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep {
 
+StopMatcher::Stop::Stop(std::string stop) : text(std::move(stop)) {
+  border.assign(text.size(), 0);
+  for (size_t i = 1; i < text.size(); ++i) {
+    // The border of one byte more is found by walking the stop string over itself.
+    Advance(text[i]);
+    border[i] = static_cast<uint32_t>(matched);
+  }
+  matched = 0;
+}
+
+void StopMatcher::Stop::Advance(char next) {
+  while (matched > 0 && text[matched] != next) matched = border[matched - 1];
+  if (text[matched] == next) ++matched;
+}
+
 StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop)
-    : stops_(std::move(stops)), include_stop_(include_stop) {
-  std::erase_if(stops_, [](const std::string& stop) { return stop.empty(); });
+    : include_stop_(include_stop) {
+  for (std::string& stop : stops) {
+    if (!stop.empty()) stops_.emplace_back(std::move(stop));
+  }
 }
 
 std::string StopMatcher::Add(std::string_view piece) {
   if (stopped_) return "";
-  held_ += piece;
-  size_t first = std::string::npos;
-  const std::string* which = nullptr;
-  for (const std::string& stop : stops_) {
-    const size_t at = held_.find(stop);
-    // The earliest wins; of those that begin together the one that ends first, as it was complete first.
-    if (at < first || (at == first && which != nullptr && stop.size() < which->size())) {
-      first = at;
-      which = &stop;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    const Stop* complete = nullptr;
+    for (Stop& stop : stops_) {
+      stop.Advance(piece[i]);
+      if (stop.matched != stop.text.size()) continue;
+      if (complete == nullptr || stop.text.size() > complete->text.size()) complete = &stop;
     }
-  }
-  if (which != nullptr) {
+    if (complete == nullptr) continue;
     stopped_ = true;
-    met_ = *which;
-    return held_.substr(0, first + (include_stop_ ? which->size() : 0));
+    met_ = complete->text;
+    held_ += piece.substr(0, i + 1);
+    if (!include_stop_) held_.resize(held_.size() - met_.size());
+    return std::exchange(held_, "");
   }
-  // The longest tail that begins a stop string may yet become one.
+  held_ += piece;
   size_t keep = 0;
-  for (const std::string& stop : stops_) {
-    for (size_t length = std::min(stop.size() - 1, held_.size()); length > keep; --length) {
-      if (held_.compare(held_.size() - length, length, stop, 0, length) == 0) {
-        keep = length;
-        break;
-      }
-    }
-  }
+  for (const Stop& stop : stops_) keep = std::max(keep, stop.matched);
   std::string certain = held_.substr(0, held_.size() - keep);
-  held_.erase(0, held_.size() - keep);
+  held_.erase(0, certain.size());
   return certain;
 }
 
-std::string StopMatcher::Finish() { return stopped_ ? "" : std::move(held_); }
+std::string StopMatcher::Finish() { return std::exchange(held_, ""); }
 
 }  // namespace lockstep
