@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -95,16 +96,22 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
-void AtomicFile::Write(std::span<const std::byte> bytes) {
+void AtomicFile::Write(std::span<const std::byte> bytes) { WriteAt(size_, bytes); }
+
+void AtomicFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    ssize_t written = write(fd_, bytes.data(), bytes.size());
+    // A pipe has no places: what goes on at the end is written without one.
+    ssize_t written = temporary_.empty() && offset == size_
+                          ? write(fd_, bytes.data(), bytes.size())
+                          : pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      throw Failed("{}: writing at byte {}: {}", Printable(path_, 4096), size_,
+      throw Failed("{}: writing at byte {}: {}", Printable(path_, 4096), offset,
                    SystemErrorText(errno));
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
-    size_ += static_cast<uint64_t>(written);
+    offset += static_cast<uint64_t>(written);
+    size_ = std::max(size_, offset);
   }
 }
 

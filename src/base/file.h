@@ -42,6 +42,9 @@ class AtomicFile {
 
   void Write(std::span<const std::byte> bytes);
   void Write(std::string_view text);
+  // Writes at a place of its own, beyond the end or before it; Write() goes on at the end. Not for
+  // pipes.
+  void WriteAt(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t size() const { return size_; }
   void Commit();
 

@@ -105,6 +105,11 @@ void Progress::Set(uint64_t done) {
   DrawIfDue(done);
 }
 
+void Progress::SetLabel(std::string label) {
+  std::lock_guard lock(draw_mutex_);
+  label_ = std::move(label);
+}
+
 void Progress::DrawIfDue(uint64_t done) {
   if (!enabled_) return;
   std::chrono::nanoseconds elapsed = Clock::now() - start_;

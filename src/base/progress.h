@@ -45,6 +45,8 @@ class Progress {
 
   void Add(uint64_t amount);
   void Set(uint64_t done);
+  // What stands before the bar from the next drawing on.
+  void SetLabel(std::string label);
   bool enabled() const { return enabled_; }
   // How often the line was drawn.
   int redraws() const { return redraws_.load(); }
@@ -53,7 +55,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   void DrawIfDue(uint64_t done);
 
-  const std::string label_;
+  std::string label_;  // guarded by draw_mutex_
   const uint64_t total_;
   const ProgressUnit unit_;
   FILE* const stream_;

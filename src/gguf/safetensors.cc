@@ -139,26 +139,35 @@ void Safetensors::Release(const SafetensorsTensor& tensor) const {
                     tensor.data.size());
 }
 
-void WriteSafetensors(const std::string& path, std::span<const SafetensorsItem> items,
-                      const std::map<std::string, std::string>& metadata) {
+namespace {
+
+struct HeaderItem {
+  std::string_view name, type;
+  std::span<const uint64_t> shape;
+  uint64_t bytes;
+};
+
+// The length and the header of a file. Refused where such a file would not load again.
+std::string WriteHeader(const std::string& path, std::span<const HeaderItem> items,
+                        const std::map<std::string, std::string>& metadata) {
   auto quoted = [](std::string_view text) {
     return boost::json::serialize(boost::json::string_view(text.data(), text.size()));
   };
   std::string header;
-  auto add = [&](const std::string& key, const std::string& value) {
+  auto add = [&](std::string_view key, const std::string& value) {
     header += fmt::format("{}{}:{}", header.empty() ? "{" : ",", quoted(key), value);
   };
   if (!metadata.empty()) {
     boost::json::object object;
     for (const auto& [key, value] : metadata) object[key] = value;
-    add(std::string(kSafetensorsMetadataKey), boost::json::serialize(object));
+    add(kSafetensorsMetadataKey, boost::json::serialize(object));
   }
   uint64_t at = 0;
-  for (const SafetensorsItem& item : items) {
+  for (const HeaderItem& item : items) {
     add(item.name,
         fmt::format(R"({{"dtype":{},"shape":[{}],"data_offsets":[{},{}]}})", quoted(item.type),
-                    fmt::join(item.shape, ","), at, at + item.data.size()));
-    at += item.data.size();
+                    fmt::join(item.shape, ","), at, at + item.bytes));
+    at += item.bytes;
   }
   header += header.empty() ? "{}" : "}";
   header.resize(Size(header.size()).AlignUp(8).value_or(0), ' ');
@@ -169,11 +178,60 @@ void WriteSafetensors(const std::string& path, std::span<const SafetensorsItem> 
     throw Refused("{}: header: expected at most {} bytes, found {}", name, kSafetensorsMaxHeader,
                   header.size());
   }
-
-  AtomicFile file(path);
   const uint64_t size = header.size();
-  file.Write(std::as_bytes(std::span(&size, 1)));
-  file.Write(header);
+  return std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + header;
+}
+
+// 0 where the type or the size is impossible, which WriteHeader() refuses with the shape.
+uint64_t PlannedBytes(const SafetensorsPlan& plan) {
+  const SafetensorsType* type = FindSafetensorsType(plan.type);
+  Size bits = type == nullptr ? 0 : type->bits;
+  for (uint64_t size : plan.shape) bits = bits * Size(size);
+  return bits.value_or(0) / 8;
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path,
+                                     std::span<const SafetensorsPlan> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path) {
+  std::vector<HeaderItem> items;
+  for (const SafetensorsPlan& plan : tensors) {
+    items.push_back({plan.name, plan.type, plan.shape, PlannedBytes(plan)});
+  }
+  file_.Write(WriteHeader(path, items, metadata));
+  uint64_t at = file_.size();
+  for (const HeaderItem& item : items) {
+    left_.push_back({at, at + item.bytes});
+    at += item.bytes;
+  }
+}
+
+void SafetensorsWriter::Append(size_t tensor, std::span<const std::byte> bytes) {
+  Range& left = left_[tensor];
+  LOCKSTEP_CHECK(bytes.size() <= left.end - left.at, "tensor {}: {} bytes for {}", tensor,
+                 bytes.size(), left.end - left.at);
+  file_.WriteAt(left.at, bytes);
+  left.at += bytes.size();
+}
+
+void SafetensorsWriter::Commit() {
+  for (const Range& left : left_) {
+    LOCKSTEP_CHECK(left.at == left.end, "{} bytes are missing", left.end - left.at);
+  }
+  file_.Commit();
+}
+
+void WriteSafetensors(const std::string& path, std::span<const SafetensorsItem> items,
+                      const std::map<std::string, std::string>& metadata) {
+  std::vector<HeaderItem> header;
+  for (const SafetensorsItem& item : items) {
+    header.push_back({item.name, item.type, item.shape, item.data.size()});
+  }
+  const std::string start = WriteHeader(path, header, metadata);
+  AtomicFile file(path);
+  file.Write(start);
   for (const SafetensorsItem& item : items) file.Write(item.data);
   file.Commit();
 }

@@ -90,6 +90,33 @@ struct SafetensorsItem {
   std::span<const std::byte> data;
 };
 
+// A tensor that is still to come.
+struct SafetensorsPlan {
+  std::string name;
+  std::string_view type;
+  std::vector<uint64_t> shape;
+};
+
+// Writes a file piece by piece, so that it need not fit in memory: sizes first, then bytes, each tensor's in order, the tensors in
+// any order. The file appears with Commit(), whole or not at all. Errors are those of WriteSafetensors.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::string& path, std::span<const SafetensorsPlan> tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+
+  // The next bytes of a tensor, by its index; more than its shape has is a bug.
+  void Append(size_t tensor, std::span<const std::byte> bytes);
+  // Every tensor must be complete.
+  void Commit();
+
+ private:
+  struct Range {
+    uint64_t at, end;  // in the file
+  };
+  AtomicFile file_;
+  std::vector<Range> left_;  // of each tensor, still to be written
+};
+
 // Writes a file, whole or not at all, with the tensors in the order given, the header padded so that data starts at a multiple
 // of 8. Refused where it would not load again (duplicate name, size that does not fit the shape); Failed on a full disk.
 void WriteSafetensors(const std::string& path, std::span<const SafetensorsItem> items,
