@@ -32,7 +32,11 @@ std::span<const Command> Commands();
 const Command* FindCommand(std::string_view name);
 
 // Defined in NAME_command.cc.
+int RunBench(const OptionValues& options, Positional positional);
+int RunChat(const OptionValues& options, Positional positional);
 int RunInspect(const OptionValues& options, Positional positional);
+int RunLogits(const OptionValues& options, Positional positional);
+int RunPpl(const OptionValues& options, Positional positional);
 int RunRun(const OptionValues& options, Positional positional);
 int RunTokenize(const OptionValues& options, Positional positional);
 

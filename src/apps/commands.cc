@@ -23,9 +23,30 @@ int RunVersion(const OptionValues&, Positional);
 
 constexpr Command kCommands[] = {
     {Cmd::kRun, "one completion of a prompt, streamed", "-m FILE -p TEXT [options]",
-     "The prompt is continued as it stands, without a chat template. The last line on stderr gives speeds, the share of the "
+     "The prompt is continued as it stands, without a chat template. The last line on stderr gives "
+     "speeds, the share of the "
      "measured memory bandwidth, and the hash of the last logits.",
      0, RunRun},
+    {Cmd::kChat, "a conversation on the terminal", "-m FILE [options]",
+     "Lines are edited and remembered where stdin is a terminal; a line that ends in a backslash "
+     "goes on in the next. "
+     "Ctrl-C stops an answer, twice it ends the program. /help lists what can be typed besides "
+     "messages.",
+     0, RunChat},
+    {Cmd::kLogits, "write the logits of given tokens to a file",
+     "-m FILE (--tokens IDS | --tokens-from FILE | -p TEXT) -o FILE [options]",
+     "Writes a safetensors file with tokens int32 [t] and logits f32 [t, v]; --hidden adds "
+     "hidden.L f32 [t, n], the "
+     "residual stream after the embedding (L = 0) and after each layer, the last one after the "
+     "final norm. Prints the "
+     "SHA-256 of the logits' bytes.",
+     0, RunLogits},
+    {Cmd::kPpl, "perplexity of a text, and divergence from another run",
+     "-m FILE -f TEXT [options]",
+     "The text is cut into pieces of --ctx-size tokens, 512 where that is not given. --kl-base "
+     "saves all logits as "
+     "safetensors, exactly; --kl-from computes the same pieces again and compares.",
+     0, RunPpl},
     {Cmd::kTokenize, "token ids and pieces of a text, or a text from ids",
      "-m FILE -p TEXT [options]",
      "Pieces are printed with control characters as \\xNN. --detokenize reads ids from --tokens, "
@@ -34,6 +55,12 @@ constexpr Command kCommands[] = {
      0, RunTokenize},
     {Cmd::kInspect, "what a model file holds, without running it", "-m FILE [options]",
      "Without options: a summary. With --json: one object.", 0, RunInspect},
+    {Cmd::kBench, "speed of prompts and answers, against the limits of the machine",
+     "-m FILE [options]",
+     "Repetitions are interleaved, and before each round the memory bandwidth and the rate of "
+     "8-bit products are "
+     "measured: speeds are also given as shares of these.",
+     0, RunBench},
     {Cmd::kHelp, "explain a command and its options", "[COMMAND]", "", 1, RunHelp},
     {Cmd::kMan, "print the manual page", "", "To read it: lockstep man | man -l -", 0, RunMan},
     {Cmd::kCompletions, "print completions for a shell", "bash|zsh|fish",

@@ -4,7 +4,9 @@
 #include "apps/command.h"
 #include "apps/terminal.h"
 #include "base/interrupt.h"
+#include "engine/model.h"
 #include "gguf/gguf_file.h"
+#include "models/models.h"
 #include "text/json_text.h"
 #include "text/unicode.h"
 
@@ -165,6 +167,17 @@ void PrintTensors(const GgufFile& file) {
   }
 }
 
+// What the model computes, and what a run executes: stations 3 and 7, from the file's keys and the
+// directory of its tensors.
+void PrintModel(const GgufFile& file, bool graph, bool program) {
+  const Graph stated = BuildGraph(ModelSource(file, ModelOptions{}));
+  if (graph) Print(stated.Print());
+  if (!program) return;
+  const std::vector<WeightUse> uses = FindWeights(stated, file);
+  const Program compiled(stated, TakesCodes(uses), ProgramOptionsFor(stated, LoadOptions{}));
+  Print(compiled.Print(stated));
+}
+
 void WriteValue(JsonWriter& json, const GgufValue& value) {
   struct Visitor {
     JsonWriter& json;
@@ -258,13 +271,16 @@ int RunInspect(const OptionValues& options, Positional) {
   GgufFile file = GgufFile::Open(options.Require<std::string>(Opt::kModel));
   bool metadata = options.Get<bool>(Opt::kMetadata);
   bool tensors = options.Get<bool>(Opt::kTensors);
+  bool graph = options.Get<bool>(Opt::kGraph);
+  bool program = options.Get<bool>(Opt::kProgram);
   if (options.Get<bool>(Opt::kJson)) {
     PrintJson(file, metadata, tensors);
     return 0;
   }
   if (metadata) PrintMetadata(file);
   if (tensors) PrintTensors(file);
-  if (!metadata && !tensors) PrintSummary(file);
+  if (graph || program) PrintModel(file, graph, program);
+  if (!metadata && !tensors && !graph && !program) PrintSummary(file);
   return 0;
 }
 

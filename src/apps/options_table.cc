@@ -262,6 +262,10 @@ constexpr OptionRow kRows[] = {
     "every key of the file"},
 {Opt::kTensors, Group::kOutput, {kInspect}, "--tensors", Kind::kSwitch, "", "", "off", "",
     "every tensor: name, format, shape, bytes"},
+{Opt::kGraph, Group::kOutput, {kInspect}, "--graph", Kind::kSwitch, "", "", "off", "",
+    "every operation of the model with its named axes"},
+{Opt::kProgram, Group::kOutput, {kInspect}, "--program", Kind::kSwitch, "", "", "off", "",
+    "every step that a run executes, with its buffer and the barriers between"},
 
 // Sampling
 {Opt::kSeed, Group::kSampling, kGenerate | CommandSet{kSynth, kVerify}, "-s --seed", Kind::kInteger,
@@ -558,7 +562,11 @@ constexpr OptionRow kRows[] = {
     "0", "",
     "piece of the text to start with"},
 {Opt::kPplStride, Group::kBench, {kPpl}, "--ppl-stride", Kind::kInteger, "N", "0..", "0", "",
-    "tokens between the starts of overlapping pieces; 0: pieces do not overlap"},
+    "tokens between the starts of overlapping pieces, the last of which are scored; 0: pieces do "
+    "not overlap"},
+{Opt::kPplMode, Group::kBench, {kPpl}, "--ppl-mode", Kind::kChoice, "MODE", "full|half", "half", "",
+    "what is scored of a piece: half (its second half, as llama.cpp does) or full (every token after "
+    "a beginning-of-text token)"},
 {Opt::kKlBase, Group::kBench, {kPpl}, "--kl-base --kl-divergence-base --save-all-logits",
     Kind::kFile, "FILE", "", "", "",
     "save the log-probabilities of every token to FILE"},

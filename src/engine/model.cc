@@ -31,12 +31,44 @@ std::unique_ptr<ThreadTeam> MakeTeam(int threads) {
   return cpus[0].empty() ? std::make_unique<ThreadTeam>(threads) : std::make_unique<ThreadTeam>(cpus[0]);
 }
 
-double Gigabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+int64_t VocabOf(const Graph& graph) {
+  const Shape& shape = graph.value(graph.logits).shape;
+  return shape[shape.rank() - 1].size;
+}
+
+// Limits keep sums of sizes within 64 bits.
+const LoadOptions& Checked(const LoadOptions& options) {
+  struct Row {
+    std::string_view name;
+    int64_t value, least, most;
+  };
+  for (const Row& row : {Row{"context", options.context, 0, INT32_MAX},
+                         {"micro-batch", options.micro_batch, 1, int64_t{1} << 20},
+                         {"sequences", options.sequences, 1, int64_t{1} << 20},
+                         {"threads", options.threads, 0, 4096},
+                         {"memory limit", options.memory_limit, 0, INT64_MAX}}) {
+    if (row.value < row.least || row.value > row.most) {
+      throw Refused("{}: expected {} to {}, found {}", row.name, row.least, row.most, row.value);
+    }
+  }
+  return options;
+}
+
+double Gigabytes(Size bytes) { return static_cast<double>(bytes.value_or(UINT64_MAX)) / 1e9; }
 
 }  // namespace
 
+ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options) {
+  ProgramOptions program;
+  program.max_tokens = std::max(options.micro_batch, options.sequences);
+  const int64_t rows_in_memory = kLogitBytes / (VocabOf(graph) * 4);
+  program.max_outputs = std::min(std::max(rows_in_memory, options.sequences), program.max_tokens);
+  program.hidden = options.hidden;
+  return program;
+}
+
 Model::Model(const LoadOptions& options)
-    : file_(GgufFile::Open(options.path)), tokenizer_(Tokenizer::FromGguf(file_)), isa_(BestIsa()) {
+    : file_(GgufFile::Open(Checked(options).path)), tokenizer_(Tokenizer::FromGguf(file_)), isa_(BestIsa()) {
   const KvTypes types{&KvType(options.k_type), &KvType(options.v_type)};
   const ModelSource source(file_, {options.context});
   trained_context_ = source.Count("context_length");
@@ -50,15 +82,7 @@ Model::Model(const LoadOptions& options)
     weight_bytes += use.bytes();
     if (use.kind == OperandKind::kMatrix) bytes_per_token_ += use.bytes();
   }
-  ProgramOptions program_options;
-  program_options.max_tokens = options.micro_batch;
-  program_options.max_outputs = std::clamp<int64_t>(kLogitBytes / (vocab() * 4), options.sequences, options.micro_batch);
-  program_options.max_outputs = std::max(program_options.max_outputs, std::min<int64_t>(options.sequences, options.micro_batch));
-  program_options.hidden = options.hidden;
-  auto quantized = [&](ValueId weight) {
-    return std::ranges::any_of(uses, [&](const WeightUse& use) { return use.value == weight && use.format->group != 0; });
-  };
-  program_ = std::make_unique<Program>(graph_, quantized, program_options);
+  program_ = std::make_unique<Program>(graph_, TakesCodes(uses), ProgramOptionsFor(graph_, options));
   ChooseContext(options, weight_bytes + program_->arena_bytes(), types);
   team_ = MakeTeam(options.threads);
   weights_ = std::make_unique<WeightStore>(std::move(uses), file_, *team_, options.progress);
@@ -66,33 +90,35 @@ Model::Model(const LoadOptions& options)
   executor_ = std::make_unique<Executor>(graph_, *program_, *weights_, *pool_, *team_, KernelsFor(isa_));
 }
 
-int64_t Model::vocab() const {
-  const Shape& shape = graph_.value(graph_.logits).shape;
-  return shape[shape.rank() - 1].size;
-}
+int64_t Model::vocab() const { return VocabOf(graph_); }
 
 void Model::ChooseContext(const LoadOptions& options, int64_t other_bytes, const KvTypes& types) {
-  const int64_t page_bytes = KvPool::PageBytes(graph_.states, types);
-  const int64_t available = static_cast<int64_t>(AvailableMemoryBytes());
-  auto pages_of = [&](int64_t context) { return options.sequences * CeilDiv(context, kPageTokens); };
-  auto needed = [&](int64_t context) {
-    return Size(static_cast<uint64_t>(other_bytes + kReserveBytes)) +
-           Size(static_cast<uint64_t>(pages_of(context))) * Size(static_cast<uint64_t>(page_bytes));
+  const Size page_bytes(static_cast<uint64_t>(KvPool::PageBytes(graph_.states, types)));
+  const int64_t available =
+      options.memory_limit != 0 ? options.memory_limit : static_cast<int64_t>(AvailableMemoryBytes());
+  auto cache_bytes = [&](int64_t context) {
+    return Size(static_cast<uint64_t>(options.sequences * CeilDiv(context, kPageTokens))) * page_bytes;
   };
+  const Size other(static_cast<uint64_t>(other_bytes + kReserveBytes));
   context_ = options.context != 0 ? options.context : trained_context_;
-  if (available == 0 || needed(context_).fits(static_cast<uint64_t>(available))) return;
-  // Half of what is left, so that other programs live too.
-  const int64_t left = (available - other_bytes - kReserveBytes) / 2;
-  const int64_t fitting = left / page_bytes / options.sequences * kPageTokens;
-  if (options.context == 0 && fitting >= std::min<int64_t>(trained_context_, 1024)) {
-    context_ = std::min(fitting, trained_context_);
-    Log(LogLevel::kWarning, "context: {} of the model's {} positions, which is what memory has room for", context_, trained_context_);
-    return;
+  if (context_ > trained_context_) {
+    Log(LogLevel::kWarning, "context: {} positions, more than the {} that the model was trained for", context_, trained_context_);
+  }
+  if (available == 0 || (other + cache_bytes(context_)).fits(static_cast<uint64_t>(available))) return;
+  if (options.context == 0) {
+    // Half of what is left, so that other programs live too.
+    const int64_t left = (available - other_bytes - kReserveBytes) / 2;
+    const auto page = static_cast<int64_t>(page_bytes.value_or(INT64_MAX));
+    const int64_t fitting = left / std::max<int64_t>(page, 1) / options.sequences * kPageTokens;
+    if (fitting >= std::min<int64_t>(trained_context_, 1024)) {
+      context_ = std::min(fitting, trained_context_);
+      Log(LogLevel::kWarning, "context: {} of the model's {} positions, which is what memory has room for", context_, trained_context_);
+      return;
+    }
   }
   throw Refused("{}: expected {:.2f} GB of free memory ({:.2f} GB for weights and buffers, {:.2f} GB for {} x {} positions), found {:.2f} GB",
-                Printable(options.path, 4096), Gigabytes(static_cast<int64_t>(needed(context_).value_or(UINT64_MAX / 2))),
-                Gigabytes(other_bytes + kReserveBytes), Gigabytes(pages_of(context_) * page_bytes), options.sequences, context_,
-                Gigabytes(available));
+                Printable(options.path, 4096), Gigabytes(other + cache_bytes(context_)), Gigabytes(other),
+                Gigabytes(cache_bytes(context_)), options.sequences, context_, Gigabytes(static_cast<uint64_t>(available)));
 }
 
 }  // namespace lockstep

@@ -18,14 +18,18 @@ namespace lockstep {
 struct LoadOptions {
   std::string path;
   int64_t context = 0;       // positions of one sequence; 0: the model's own, less where memory is short
-  int64_t micro_batch = 512;  // tokens computed at once
+  int64_t micro_batch = 512;  // tokens computed at once, at least one for each sequence
   int64_t sequences = 1;     // sequences that run side by side, each with `context` positions
   int threads = 0;           // 0: one for each usable core
   std::string k_type = "f16", v_type = "f16";
+  int64_t memory_limit = 0;  // bytes the model may take; 0: what the system has free
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)
   // Called while weights are read, with bytes done and bytes in all.
   std::function<void(int64_t done, int64_t all)> progress;
 };
+
+// The program of a model opened with these options: how many tokens and results a batch may have.
+ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options);
 
 class Model {
  public:

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 
@@ -70,6 +71,14 @@ std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file) {
     }
   }
   return uses;
+}
+
+std::function<bool(ValueId)> TakesCodes(std::span<const WeightUse> uses) {
+  std::set<ValueId> weights;
+  for (const WeightUse& use : uses) {
+    if (use.format->group != 0) weights.insert(use.value);
+  }
+  return [weights = std::move(weights)](ValueId id) { return weights.contains(id); };
 }
 
 WeightStore::WeightStore(std::vector<WeightUse> uses, const GgufFile& file, ThreadTeam& team, const Progress& progress) {

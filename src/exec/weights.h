@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/memory.h"
@@ -29,6 +30,9 @@ struct WeightUse {
 // Finds every weight of the graph in the file and checks its shape and type; reads no tensor data. Throws Refused naming the tensor,
 // the shape expected and the shape found.
 std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file);
+
+// Whether multiplications with a weight take their activations in 8-bit codes: what Program asks.
+std::function<bool(ValueId)> TakesCodes(std::span<const WeightUse> uses);
 
 class WeightStore {
  public:

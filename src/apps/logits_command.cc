@@ -1,0 +1,143 @@
+#include <cstring>
+
+#include "apps/command.h"
+#include "apps/input.h"
+#include "apps/model_options.h"
+#include "apps/terminal.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "engine/evaluator.h"
+#include "engine/sha256.h"
+#include "gguf/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+// The tensor `tokens` of a safetensors file, int32 or int64, [t].
+std::vector<int32_t> ReadTokens(const std::string& path) {
+  const Safetensors file = Safetensors::Open(path);
+  const SafetensorsTensor& tensor = file.Require("tokens");
+  const std::string name = Printable(path, 4096);
+  const bool wide = tensor.type->name == "I64";
+  if (!wide && tensor.type->name != "I32") {
+    throw Refused("{}: tokens: expected I32 or I64, found {}", name, tensor.type->name);
+  }
+  if (tensor.shape.size() != 1) {
+    throw Refused("{}: tokens: expected one dimension, found {}", name, tensor.shape.size());
+  }
+  std::vector<int32_t> tokens;
+  for (uint64_t i = 0; i < tensor.shape[0]; ++i) {
+    int64_t token = 0;
+    if (wide) {
+      std::memcpy(&token, tensor.data.data() + i * 8, 8);
+    } else {
+      int32_t narrow = 0;
+      std::memcpy(&narrow, tensor.data.data() + i * 4, 4);
+      token = narrow;
+    }
+    if (token < 0 || token > INT32_MAX) {
+      throw Refused("{}: tokens: expected ids from 0 to {}, found {} at {}", name, INT32_MAX, token,
+                    i);
+    }
+    tokens.push_back(static_cast<int32_t>(token));
+  }
+  return tokens;
+}
+
+// What the options say before the model is open: ids, or nothing where a text has to be encoded.
+std::vector<int32_t> GivenTokens(const OptionValues& options) {
+  const bool ids = options.Given(Opt::kTokens), file = options.Given(Opt::kTokensFrom);
+  const bool text = options.Given(Opt::kPrompt) || options.Given(Opt::kFile);
+  if (ids + file + text != 1) {
+    throw Refused("logits: expected one of --tokens, --tokens-from, --prompt and --file, found {}",
+                  ids + file + text == 0 ? "none" : "several");
+  }
+  if (file) return ReadTokens(options.Get<std::string>(Opt::kTokensFrom));
+  std::vector<int32_t> tokens;
+  if (ids) {
+    for (int64_t id : options.Get<std::vector<int64_t>>(Opt::kTokens)) {
+      tokens.push_back(static_cast<int32_t>(id));
+    }
+  }
+  return tokens;
+}
+
+// Writes the rows of a sequence as they are computed, so that memory does not grow with its length.
+class LogitsFile {
+ public:
+  LogitsFile(const std::string& path, Evaluator& evaluator, std::span<const int32_t> tokens,
+             bool hidden)
+      : evaluator_(evaluator),
+        layers_(hidden ? std::ssize(evaluator.model().graph().hidden) : 0),
+        writer_(path, Plan(evaluator.model(), std::size(tokens), layers_)) {
+    writer_.Append(0, std::as_bytes(tokens));
+  }
+
+  void Add(const EvaluatedRows& rows) {
+    sha_.Add(std::as_bytes(rows.logits));
+    writer_.Append(1, std::as_bytes(rows.logits));
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      writer_.Append(static_cast<size_t>(2 + layer), std::as_bytes(evaluator_.Hidden(layer)));
+    }
+  }
+
+  // Completes the file; the SHA-256 of the logits' bytes.
+  std::string Finish() {
+    writer_.Commit();
+    return sha_.Hex();
+  }
+
+ private:
+  static std::vector<SafetensorsPlan> Plan(const Model& model, uint64_t tokens, int64_t layers) {
+    std::vector<SafetensorsPlan> plan = {
+        {"tokens", "I32", {tokens}},
+        {"logits", "F32", {tokens, static_cast<uint64_t>(model.vocab())}}};
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      const Graph& graph = model.graph();
+      const Shape& shape = graph.value(graph.final_hidden).shape;
+      plan.push_back({fmt::format("hidden.{}", layer),
+                      "F32",
+                      {tokens, static_cast<uint64_t>(shape[shape.rank() - 1].size)}});
+    }
+    return plan;
+  }
+
+  Evaluator& evaluator_;
+  const int64_t layers_;
+  SafetensorsWriter writer_;
+  Sha256 sha_;
+};
+
+}  // namespace
+
+int RunLogits(const OptionValues& options, Positional) {
+  const std::string& output = options.Require<std::string>(Opt::kOutput);
+  std::vector<int32_t> tokens = GivenTokens(options);
+  LoadOptions load = ReadLoadOptions(options);
+  load.hidden = options.Get<bool>(Opt::kHidden);
+  if (options.Get<bool>(Opt::kMtp)) {
+    throw Refused("{}: --mtp: expected a block for multi-token prediction, found none",
+                  Printable(GgufFile::Open(load.path).name(), 4096));
+  }
+  const bool text = options.Given(Opt::kPrompt) || options.Given(Opt::kFile);
+  const std::string prompt = text ? ReadInputText(options) : "";
+  auto model = OpenWithProgress<Model>(load);
+  if (text) {
+    tokens =
+        model->tokenizer().Encode(prompt, {.add_special = options.Get<bool>(Opt::kBos),
+                                           .parse_special = options.Get<bool>(Opt::kParseSpecial)});
+  }
+  if (tokens.empty()) throw Refused("logits: expected at least one token, found none");
+
+  Evaluator evaluator(*model);
+  LogitsFile file(output, evaluator, tokens, load.hidden);
+  Progress bar("computing", tokens.size(), {.unit = ProgressUnit::kTokens});
+  evaluator.Run(tokens, 0, [&](const EvaluatedRows& rows) {
+    file.Add(rows);
+    bar.Add(static_cast<uint64_t>(rows.rows));
+  });
+  Print(file.Finish() + "\n");
+  return 0;
+}
+
+}  // namespace lockstep

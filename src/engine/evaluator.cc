@@ -1,0 +1,76 @@
+#include "engine/evaluator.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+
+namespace lockstep {
+
+Evaluator::Evaluator(Model& model) : model_(model) {
+  for (int64_t page = 0; page < CeilDiv(model.context(), kPageTokens); ++page) {
+    pages_.push_back(model.pool().page(page));
+  }
+}
+
+void Evaluator::Rewind(int64_t position) {
+  LOCKSTEP_CHECK(position >= 0 && position <= position_, "{} of {}", position, position_);
+  position_ = position;
+}
+
+void Evaluator::Check(std::span<const int32_t> tokens) const {
+  const int64_t end = position_ + std::ssize(tokens);
+  if (end > model_.context()) {
+    throw Refused("context: expected at least {} positions for the tokens given, found {}", end,
+                  model_.context());
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= model_.vocab()) {
+      throw Refused("token {}: expected an id below {}, found {}", i, model_.vocab(), tokens[i]);
+    }
+  }
+}
+
+void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
+                    FunctionRef<void(const EvaluatedRows&)> visit) {
+  Check(tokens);
+  const ProgramOptions& limits = model_.program().options();
+  const auto size = std::ssize(tokens);
+  for (int64_t begin = 0, end = 0; begin < size; begin = end) {
+    ThrowIfInterrupted();
+    const int64_t wanted = std::max(begin, first_wanted);
+    end = std::min({size, begin + limits.max_tokens, wanted + limits.max_outputs});
+    Batch batch;
+    for (int64_t i = begin; i < end; ++i) {
+      batch.tokens.push_back(tokens[static_cast<size_t>(i)]);
+      batch.places.push_back({pages_.data(), position_ + i - begin});
+      if (i >= wanted) batch.outputs.push_back(static_cast<int32_t>(i - begin));
+    }
+    model_.executor().Run(batch);
+    for (int64_t row = 0; row < end - begin; ++row) {
+      const std::string step = model_.executor().Fault(row);
+      if (!step.empty()) {
+        throw Failed("{}: expected finite numbers, found NaN or infinity at position {}", step,
+                     position_ + row);
+      }
+    }
+    position_ += end - begin;
+    if (wanted < end) {
+      visit({wanted, end - wanted, model_.executor().Result(model_.graph().logits)});
+    }
+  }
+}
+
+void Evaluator::Run(std::span<const int32_t> tokens) {
+  Run(tokens, std::ssize(tokens), [](const EvaluatedRows&) {});
+}
+
+std::span<const float> Evaluator::Hidden(int64_t layer) const {
+  const Graph& graph = model_.graph();
+  const auto index = static_cast<size_t>(layer);
+  return model_.executor().Result(index + 1 == graph.hidden.size() ? graph.final_hidden
+                                                                   : graph.hidden[index]);
+}
+
+}  // namespace lockstep

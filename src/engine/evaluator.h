@@ -1,0 +1,55 @@
+// Runs given tokens of one sequence through a model and hands out logits: what every measurement
+// shares. Nothing is sampled.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "engine/model.h"
+
+namespace lockstep {
+
+// Some rows of what Evaluator::Run() was given, as they come.
+struct EvaluatedRows {
+  int64_t first;                  // index of the first row among the tokens given
+  int64_t rows;                   // at most ProgramOptions::max_outputs
+  std::span<const float> logits;  // [rows, v], valid until the next batch
+};
+
+// Owns the first pages of the model's pool for one sequence of up to context() positions, so that
+// neither an Engine nor a second Evaluator may use the model meanwhile.
+class Evaluator {
+ public:
+  explicit Evaluator(Model& model);
+
+  Model& model() { return model_; }
+  // Tokens taken in so far.
+  int64_t position() const { return position_; }
+  // Forgets the tokens from `position` on, which is not beyond position().
+  void Rewind(int64_t position);
+
+  // Takes in tokens, in micro-batches, and gives the logits of each from index `first_wanted` on to
+  // `visit`; rows that nobody wants cost no logits. Throws Refused where the context is too short
+  // or an id is no token, Failed where a number is not finite, naming step and position, and
+  // Error(kInterrupted) between batches.
+  void Run(std::span<const int32_t> tokens, int64_t first_wanted,
+           FunctionRef<void(const EvaluatedRows&)> visit);
+  // The same without results.
+  void Run(std::span<const int32_t> tokens);
+
+  // The residual stream of the rows that `visit` is looking at, for a model opened with
+  // LoadOptions::hidden. layer 0: after the embedding; the last, Graph::hidden.size() - 1, has
+  // passed the final norm. [rows, n]
+  std::span<const float> Hidden(int64_t layer) const;
+
+ private:
+  void Check(std::span<const int32_t> tokens) const;
+
+  Model& model_;
+  std::vector<const std::byte*> pages_;
+  int64_t position_ = 0;
+};
+
+}  // namespace lockstep
