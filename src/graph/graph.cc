@@ -5,6 +5,12 @@
 #include "base/error.h"
 
 namespace lockstep {
+namespace {
+
+// Keeps what is computed from a shape within 64 bits.
+constexpr uint64_t kMostElements = uint64_t{1} << 48;
+
+}  // namespace
 
 std::string Graph::Print() const {
   size_t width = 0;
@@ -16,7 +22,8 @@ std::string Graph::Print() const {
     std::string operands;
     for (ValueId id : node.inputs) operands += (operands.empty() ? "" : ", ") + value(id).name;
     const std::string attributes = node.op->attributes();
-    text += fmt::format("{:<{}} = {}({}){}{}{}{}\n", node.output == kNoValue ? "" : value(node.output).name, width,
+    text += fmt::format("{:<{}} = {}({}){}{}{}{}\n",
+                        node.output == kNoValue ? "" : value(node.output).name, width,
                         node.op->name(), operands, attributes.empty() ? "" : " {", attributes,
                         attributes.empty() ? "" : "}",
                         node.output == kNoValue ? "" : "  " + value(node.output).shape.ToString());
@@ -47,10 +54,15 @@ ValueId GraphBuilder::Weight(const WeightSource& source, const Shape& shape) {
       return static_cast<ValueId>(i);
     }
   }
+  if (!shape.Count().fits(kMostElements)) {
+    throw Refused("{}: {}: expected at most 2^48 numbers, found {}", graph_.name, source.tensor,
+                  shape.ToString());
+  }
   Value value;
   value.kind = Value::Kind::kWeight;
-  value.name = source.row_begin == 0 && source.file_rows == 0 ? source.tensor
-                                                              : fmt::format("{}[{}..]", source.tensor, source.row_begin);
+  value.name = source.row_begin == 0 && source.file_rows == 0
+                   ? source.tensor
+                   : fmt::format("{}[{}..]", source.tensor, source.row_begin);
   value.shape = shape;
   value.source = source;
   graph_.values.push_back(value);
@@ -63,7 +75,8 @@ ValueId GraphBuilder::State(std::string_view name, int64_t kv_heads, int64_t dk,
     Value value;
     value.kind = Value::Kind::kState;
     value.name = NameIn(name) + (is_key ? ".k" : ".v");
-    value.shape = {Axis{'s', 1, kPageTokens}, Axis{'g', kv_heads, 1}, Axis{'d', is_key ? dk : dv, is_key ? dk : dv}};
+    value.shape = {Axis{'s', 1, kPageTokens}, Axis{'g', kv_heads, 1},
+                   Axis{'d', is_key ? dk : dv, is_key ? dk : dv}};
     value.state_slot = static_cast<int32_t>(graph_.states.size()) - 1;
     graph_.values.push_back(value);
   }
@@ -75,7 +88,8 @@ ValueId GraphBuilder::Apply(std::string_view name, OperationPtr op, std::vector<
   std::vector<Shape> shapes;
   for (ValueId id : inputs) shapes.push_back(shape(id));
   const FactorRule rule(op->rule());
-  const std::vector<Shape> outputs = rule.Infer(fmt::format("{}: {}", graph_.name, full_name), shapes, op->own_axes());
+  const std::vector<Shape> outputs =
+      rule.Infer(fmt::format("{}: {}", graph_.name, full_name), shapes, op->own_axes());
   Node node{std::move(op), std::move(inputs), kNoValue, layer_};
   if (!outputs.empty()) {
     Value value;

@@ -22,6 +22,7 @@ FactorRule::Term ParseTerm(std::string_view text, std::string_view rule) {
       term.push_back({c, false});
     }
   }
+  LOCKSTEP_CHECK(!term.empty(), "rule '{}': an operand without factors", rule);
   return term;
 }
 
@@ -35,13 +36,35 @@ std::vector<FactorRule::Term> ParseTerms(std::string_view text, std::string_view
   }
 }
 
+// A run of an output is some input's, and a term whose runs are not known from the terms before it has one at most: its length is what
+// the operand has left.
+void CheckRuns(const FactorRule& rule, std::string_view text) {
+  std::string known;
+  for (const FactorRule::Term& term : rule.inputs()) {
+    const size_t before = known.size();
+    for (const auto& factor : term) {
+      if (IsRun(factor.letter) && known.find(factor.letter) == std::string::npos)
+        known += factor.letter;
+    }
+    LOCKSTEP_CHECK(known.size() <= before + 1,
+                   "rule '{}': two runs of unknown length in one operand", text);
+  }
+  for (const FactorRule::Term& term : rule.outputs()) {
+    for (const auto& factor : term) {
+      LOCKSTEP_CHECK(!IsRun(factor.letter) || known.find(factor.letter) != std::string::npos,
+                     "rule '{}': run '{}' of the output is in no operand", text, factor.letter);
+    }
+  }
+}
+
 // What each factor of a rule stands for in one node.
 struct Bindings {
   std::map<char, std::pair<Axis, size_t>> axes;  // and the operand that bound it first
   std::map<char, std::vector<Axis>> runs;
 };
 
-void BindTerm(std::string_view who, const FactorRule::Term& term, const Shape& shape, size_t operand, Bindings& bound) {
+void BindTerm(std::string_view who, const FactorRule::Term& term, const Shape& shape,
+              size_t operand, Bindings& bound) {
   // All but one run have a known length; what the other operands and letters leave is the length of that one.
   size_t fixed = 0;
   bool open = false;
@@ -50,15 +73,14 @@ void BindTerm(std::string_view who, const FactorRule::Term& term, const Shape& s
     if (run != bound.runs.end()) {
       fixed += run->second.size();
     } else if (IsRun(factor.letter)) {
-      LOCKSTEP_CHECK(!open, "{}: two runs of unknown length in operand {}", who, operand);
       open = true;
     } else {
       ++fixed;
     }
   }
   if (shape.rank() < fixed || (!open && shape.rank() != fixed)) {
-    throw Refused("{}: operand {}: expected {}{} axes, found {}", who, operand, open ? "at least " : "", fixed,
-                  shape.ToString());
+    throw Refused("{}: operand {}: expected {}{} axes, found {}", who, operand,
+                  open ? "at least " : "", fixed, shape.ToString());
   }
   size_t at = 0;
   for (const auto& factor : term) {
@@ -70,7 +92,8 @@ void BindTerm(std::string_view who, const FactorRule::Term& term, const Shape& s
       if (fresh) {
         it->second = run;
       } else if (it->second != run) {
-        throw Refused("{}: operand {}: {} does not match the operands before it", who, operand, shape.ToString());
+        throw Refused("{}: operand {}: {} does not match the operands before it", who, operand,
+                      shape.ToString());
       }
       continue;
     }
@@ -78,8 +101,8 @@ void BindTerm(std::string_view who, const FactorRule::Term& term, const Shape& s
     auto [it, fresh] = bound.axes.try_emplace(factor.letter, axis, operand);
     const Axis& first = it->second.first;
     if (!fresh && first.size != axis.size) {
-      throw Refused("{}: axis {} is {} in operand {} but {} in operand {}", who, first.name, first.size, it->second.second,
-                    axis.size, operand);
+      throw Refused("{}: axis {} is {} in operand {} but {} in operand {}", who, first.name,
+                    first.size, it->second.second, axis.size, operand);
     }
   }
 }
@@ -93,9 +116,11 @@ FactorRule::FactorRule(std::string_view text) {
   if (text.find_first_not_of(' ', arrow + 2) != std::string_view::npos) {
     outputs_ = ParseTerms(text.substr(arrow + 2), text);
   }
+  CheckRuns(*this, text);
 }
 
-std::vector<Shape> FactorRule::Infer(std::string_view who, std::span<const Shape> operands, const OwnAxes& own) const {
+std::vector<Shape> FactorRule::Infer(std::string_view who, std::span<const Shape> operands,
+                                     const OwnAxes& own) const {
   if (operands.size() != inputs_.size()) {
     throw Refused("{}: expected {} operands, found {}", who, inputs_.size(), operands.size());
   }
@@ -110,7 +135,8 @@ std::vector<Shape> FactorRule::Infer(std::string_view who, std::span<const Shape
         for (const Axis& axis : bound.runs[factor.letter]) shape.Append(axis);
       } else {
         auto it = bound.axes.find(factor.letter);
-        LOCKSTEP_CHECK(it != bound.axes.end(), "{}: factor {} of the output is in no operand", who, factor.letter);
+        LOCKSTEP_CHECK(it != bound.axes.end(), "{}: factor {} of the output is in no operand", who,
+                       factor.letter);
         shape.Append(it->second.first);
       }
     }
