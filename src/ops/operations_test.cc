@@ -1,0 +1,188 @@
+#include "ops/operations.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace lockstep {
+namespace {
+
+constexpr Axis T{'t', 5}, G{'g', 2}, R{'r', 3}, D{'d', 8}, K{'k', 64}, F{'f', 96}, V{'v', 40},
+    S{'s', kPageTokens};
+
+// One row for each operation: operands that fit, and what comes out.
+struct OperationRow {
+  OperationPtr op;
+  std::vector<Shape> operands;
+  std::vector<Shape> expected;
+};
+
+std::vector<OperationRow> Operations() {
+  RopeOptions rope;
+  rope.n_rot = 8;
+  const Shape rows = {T, K}, state = {S, G, D};
+  AttentionSettings sinks;
+  sinks.sinks = true;
+  return {
+      {MakeEmbed(1), {{T}, {V, K}}, {rows}},
+      {MakeLinear(0), {rows, {F, K}}, {{T, F}}},
+      {MakeLinear(8), {{T, G, R, D}, {K, G, R, D}}, {rows}},
+      {MakeQuantize(), {rows}, {rows}},
+      {MakeSelectRows(), {rows}, {rows}},
+      {MakeRmsNorm(1e-5f), {rows, {K}}, {rows}},
+      {MakeRmsNorm(1e-5f), {{T, G, R, D}, {D}}, {{T, G, R, D}}},
+      {MakeLayerNorm(1e-5f), {rows, {K}, {K}}, {rows}},
+      {MakeRopeAngles(std::make_shared<const RopeTable>(rope)), {{T}}, {{T, D}}},
+      {MakeRope(RopePairing::kHalves, 8, 8), {{T, G, R, D}, {T, D}}, {{T, G, R, D}}},
+      {MakeKvAppend(), {{T, G, D}, {T, G, D}, state, state}, {}},
+      {MakeAttention({}), {{T, G, R, D}, state, state}, {{T, G, R, D}}},
+      {MakeAttention(sinks), {{T, G, R, D}, state, state, {G, R}}, {{T, G, R, D}}},
+      {MakeAdd(), {rows, rows}, {rows}},
+      {MakeAddBias(), {{T, G, D}, {G, D}}, {{T, G, D}}},
+      {MakeMul(), {rows, rows}, {rows}},
+      {MakeScale(2), {rows}, {rows}},
+      {MakePositionScale(0.1f, 8), {rows}, {rows}},
+      {MakeSoftCap(30), {rows}, {rows}},
+      {MakeActivate(Activation::kSilu), {rows}, {rows}},
+      {MakeActivateGated({}), {rows, rows}, {rows}},
+  };
+}
+
+TEST(Operations, HaveRulesThatFitTheirOperands) {
+  for (const OperationRow& row : Operations()) {
+    SCOPED_TRACE(row.op->name());
+    const FactorRule rule(row.op->rule());
+    EXPECT_EQ(rule.Infer("x", row.operands, row.op->own_axes()), row.expected);
+    // An operand that is one too many or too few is no bug of ours but a refusal.
+    std::vector<Shape> fewer(row.operands.begin(), row.operands.end() - 1), more = row.operands;
+    more.push_back({K});
+    EXPECT_THROW(rule.Infer("x", fewer, row.op->own_axes()), Error);
+    EXPECT_THROW(rule.Infer("x", more, row.op->own_axes()), Error);
+  }
+}
+
+TEST(Operations, WriteStatesOnlyWhereTheyHaveOne) {
+  std::set<std::string_view> writers;
+  for (const OperationRow& row : Operations()) {
+    bool state = false;
+    for (size_t i = 0; i < row.operands.size(); ++i)
+      state |= row.op->operand(i) == OperandKind::kState;
+    if (row.op->writes_state()) writers.insert(row.op->name());
+    EXPECT_TRUE(state || !row.op->writes_state()) << row.op->name();
+    EXPECT_EQ(row.expected.empty(), row.op->writes_state()) << row.op->name();
+  }
+  EXPECT_EQ(writers, std::set<std::string_view>{"kv_append"});
+}
+
+// Runs one step with every member of a team in turn.
+struct StepRun {
+  int members = 3;
+  Split split = Split::kTokens;
+  std::vector<Operand> in, out;
+  std::vector<int32_t> tokens;
+  std::vector<AttentionRow> places;
+  std::vector<int32_t> index;
+  FaultLog faults{16};
+
+  void Rows(int64_t count) {
+    tokens.assign(static_cast<size_t>(count), 0);
+    places.resize(static_cast<size_t>(count));
+    for (int64_t t = 0; t < count; ++t) {
+      places[static_cast<size_t>(t)].position = t;
+      index.push_back(static_cast<int32_t>(t));
+    }
+  }
+
+  void Run(const Operation& op) {
+    std::vector<std::byte> scratch(std::max<size_t>(op.scratch_bytes(in), 1) + 64);
+    auto* aligned =
+        reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    for (int member = 0; member < members; ++member) {
+      op.Run({KernelsFor(BestIsa()),
+              member,
+              members,
+              split,
+              in,
+              out,
+              {tokens, places},
+              index,
+              {aligned, scratch.size() - 64},
+              &faults,
+              7});
+    }
+  }
+};
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
+                kInf = std::numeric_limits<float>::infinity();
+
+TEST(Operations, FindNumbersThatAreNotFiniteBeforeTheyAreCached) {
+  const Format& f32 = *FindFormat("F32");
+  const KvLayout layout{2, 8, 8, &f32, &f32};
+  std::vector<float> page(static_cast<size_t>(layout.k_bytes() + layout.v_bytes()) / sizeof(float));
+  const std::byte* pages[] = {reinterpret_cast<const std::byte*>(page.data())};
+  for (float poison : {kNan, kInf, -kInf, 3e38f}) {
+    for (size_t row : {0, 3, 4}) {
+      for (bool in_value : {false, true}) {
+        std::vector<float> k(5 * 16, 1), v(5 * 16, -3e38f);
+        (in_value ? v : k)[row * 16 + 11] = poison;
+        StepRun run;
+        run.Rows(5);
+        run.index = {2, 3, 5, 6, 9};
+        for (AttentionRow& place : run.places) place.pages = pages;
+        run.in = {Rows{k.data(), 16}, Rows{v.data(), 16}, StateView{&layout, 0, layout.k_bytes()},
+                  StateView{&layout, 0, layout.k_bytes()}};
+        run.Run(*MakeKvAppend());
+        for (int32_t t = 0; t < 16; ++t) {
+          const bool found = !std::isfinite(poison) && t == run.index[row];
+          EXPECT_EQ(run.faults.step(t), found ? 7 : -1) << "row " << t << ", " << poison;
+        }
+      }
+    }
+  }
+}
+
+TEST(Operations, DealElementsInEitherWay) {
+  for (Split split : {Split::kTokens, Split::kColumns}) {
+    for (int members : {1, 2, 3, 7}) {
+      std::vector<float> a(5 * 96), b(5 * 96), y(5 * 96, kNan);
+      for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i), b[i] = 0.5f;
+      StepRun run;
+      run.members = members;
+      run.split = split;
+      run.Rows(5);
+      run.in = {Rows{a.data(), 96}, Rows{b.data(), 96}};
+      run.out = {Rows{y.data(), 96}};
+      run.Run(*MakeAdd());
+      for (size_t i = 0; i < y.size(); ++i)
+        ASSERT_EQ(y[i], static_cast<float>(i) + 0.5f) << members << " members, " << i;
+    }
+  }
+}
+
+TEST(Operations, SelectRowsByTheirPlaceInTheBatch) {
+  std::vector<float> x(8 * 4), y(3 * 4, kNan);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  StepRun run;
+  run.Rows(3);
+  run.index = {1, 2, 7};
+  run.in = {Rows{x.data(), 4}};
+  run.out = {Rows{y.data(), 4}};
+  run.Run(*MakeSelectRows());
+  EXPECT_EQ(y, (std::vector<float>{4, 5, 6, 7, 8, 9, 10, 11, 28, 29, 30, 31}));
+}
+
+TEST(FaultLog, KeepsTheEarliestStepOfARow) {
+  FaultLog faults(2);
+  EXPECT_EQ(faults.step(0), -1);
+  for (int32_t step : {5, 3, 9, 0, 4}) faults.Report(0, step);
+  EXPECT_EQ(faults.step(0), 0);
+  EXPECT_EQ(faults.step(1), -1);
+  faults.Clear();
+  EXPECT_EQ(faults.step(0), -1);
+}
+
+}  // namespace
+}  // namespace lockstep
