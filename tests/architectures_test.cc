@@ -1,4 +1,5 @@
-// Every architecture on small random models: what it reads, what it refuses, and that nothing of a file goes unused.
+// Every architecture on small random models: what it reads, what it refuses, and that nothing of a
+// file goes unused.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,8 +52,9 @@ TEST_P(ArchitectureOf, RunsQuantisedNearToItsPlainSelf) {
   const std::string path = folder_ / "q8_0.gguf";
   WriteInFormat(GgufFile::Open(plain), *FindFormat(std::string_view("Q8_0")), path);
   ModelRun quantised(path);
-  // Codes of weights and of activations are each off by up to 1/254 of their block's largest, about 0.5 % of a typical
-  // one; fewer than 30 multiplications in a row add up to less than 0.5 % * 2 * sqrt(30).
+  // Codes of weights and of activations are each off by up to 1/254 of their block's largest, about
+  // 0.5 % of a typical one; fewer than 30 multiplications in a row add up to less than
+  // 0.5 % * 2 * sqrt(30).
   EXPECT_LT(RelativeDifference(quantised.Run({Prompt(40)}, {})[0].logits, expected.logits), 0.055);
 }
 

@@ -1,11 +1,15 @@
-// Architectures against reference checkpoints: logits and residual stream as transformers computes them, and the same bits however a
-// run is shaped. Converted by tests/oracles/make_golden_ggufs.sh into the folder that LOCKSTEP_GOLDENS_GGUF names.
+// Architectures against reference checkpoints: logits and residual stream as transformers computes
+// them, and the same bits however a run is shaped. tests/oracles/make_golden_ggufs.sh converts them
+// into the folder that LOCKSTEP_GOLDENS_GGUF names.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <variant>
 
+#include "gguf/gguf_writer.h"
 #include "gguf/safetensors.h"
 #include "gguf/temp_folder.h"
 #include "model_run.h"
@@ -51,6 +55,10 @@ class Golden : public testing::TestWithParam<std::string> {
 TEST_P(Golden, GivesTheReferenceLogits) {
   ModelRun model(path_);
   const RunResult result = model.Run({tokens_}, {.threads = 2})[0];
+  RecordProperty(
+      "difference",
+      fmt::format("{:.1e}",
+                  RelativeDifference(result.logits, ReadTensor<float>(*reference_, "logits"))));
   EXPECT_LT(RelativeDifference(result.logits, ReadTensor<float>(*reference_, "logits")),
             kTolerance);
   EXPECT_EQ(result.fault, "");
@@ -73,6 +81,65 @@ TEST_P(Golden, GivesTheReferenceStreamAfterEveryLayer) {
               kTolerance)
         << "after layer " << i;
   }
+}
+
+// Copies a file with one of its keys changed.
+void WriteWithKey(const GgufFile& file, std::string_view key,
+                  const std::variant<uint32_t, float>& value, const std::string& path) {
+  GgufWriter writer(path);
+  for (size_t i = 0; i < file.metadata().size(); ++i) {
+    const GgufEntry entry = file.metadata().at(i);
+    if (entry.key != key) writer.Add(entry.key, entry.value);
+  }
+  std::visit([&](auto number) { writer.Add(key, number); }, value);
+  for (const GgufTensor& tensor : file.tensors()) {
+    writer.AddTensor(tensor.name, tensor.type->id,
+                     std::span(tensor.dims).first(static_cast<size_t>(tensor.dims_count)));
+  }
+  for (const GgufTensor& tensor : file.tensors()) writer.Write(tensor.data);
+  writer.Finish();
+}
+
+// Numbers far enough from the one given, up and down.
+std::vector<std::variant<uint32_t, float>> OtherNumbers(const GgufValue& value) {
+  if (const auto* number = std::get_if<uint64_t>(&value.data)) {
+    return {static_cast<uint32_t>(*number + 1), static_cast<uint32_t>(*number * 2)};
+  }
+  if (const auto* number = std::get_if<double>(&value.data)) {
+    return {static_cast<float>(*number * 1e6), static_cast<float>(*number / 16)};
+  }
+  return {};
+}
+
+// The control on all of the above: had a key been read wrongly or not at all, the logits would show it.
+TEST_P(Golden, DependsOnEveryNumberOfItsFile) {
+  const std::vector<float> expected = ReadTensor<float>(*reference_, "logits");
+  const GgufFile file = GgufFile::Open(path_);
+  const std::string prefix = file.metadata().Required<std::string>("general.architecture") + ".";
+  // About the file or the largest context alone; Phi-3's original context matters with long factors.
+  const std::set<std::string> idle = {prefix + "context_length", prefix + "vocab_size",
+                                      "phi3.rope.scaling.original_context_length"};
+  TempFolder folder;
+  size_t keys = 0;
+  for (size_t i = 0; i < file.metadata().size(); ++i) {
+    const GgufEntry entry = file.metadata().at(i);
+    const std::string key(entry.key);
+    if (!key.starts_with(prefix) || idle.contains(key)) continue;
+    bool noticed = false;
+    for (const auto& number : OtherNumbers(entry.value)) {
+      WriteWithKey(file, key, number, folder / "changed.gguf");
+      try {
+        ModelRun changed(folder / "changed.gguf");
+        const RunResult result = changed.Run({tokens_}, {})[0];
+        noticed |= !(RelativeDifference(result.logits, expected) < 2 * kTolerance);
+      } catch (const Error&) {
+        noticed = true;
+      }
+    }
+    keys += !OtherNumbers(entry.value).empty();
+    EXPECT_TRUE(noticed || OtherNumbers(entry.value).empty()) << key;
+  }
+  EXPECT_GE(keys, 8u);
 }
 
 TEST_P(Golden, HasTheTokenizerOfItsCheckpoint) {

@@ -11,7 +11,8 @@
 namespace lockstep::test {
 namespace {
 
-// Pages of all sequences. They lie in the pool in an order of their own, so that nothing may rest on neighbours.
+// Pages of all sequences. They lie in the pool in an order of their own, so that nothing may rest on
+// neighbours.
 class Pages {
  public:
   Pages(const std::vector<std::vector<int32_t>>& sequences, const Graph& graph,

@@ -64,8 +64,9 @@ double RelativeDifference(std::span<const float> found, std::span<const float> e
 // Whether both have the same bits.
 bool SameBits(std::span<const float> a, std::span<const float> b);
 
-// How the logits of a prompt depend on the shape of the run: empty where every instruction set, every number of threads, micro-batches of
-// all sizes and batch mates give the same bits, else one line about the first that does not.
+// How the logits of a prompt depend on the shape of the run: empty where every instruction set, every
+// number of threads, micro-batches of all sizes and batch mates give the same bits, else one line
+// about the first that does not.
 std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
                             const std::string& kv_type);
 

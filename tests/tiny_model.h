@@ -1,4 +1,5 @@
-// Small models with random weights, made where a test needs one: every part of a file can be changed or left out.
+// Small models with random weights, made where a test needs one: every part of a file can be changed
+// or left out.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@ struct TinyTensor {
   std::vector<float> values;
 };
 
-// A model as keys and tensors. Random weights keep activations near 1 whatever the sizes; norms scatter around 1.
+// A model as keys and tensors. Random weights keep activations near 1 whatever the sizes; norms
+// scatter around 1.
 struct TinyModel {
   explicit TinyModel(const TinyOptions& options);
 
@@ -69,8 +71,9 @@ struct TinyModel {
   std::string prefix_;
 };
 
-// Writes `file` again with its matrices in `format`, for tests of one model in many formats. Vectors, matrices whose rows are not whole
-// blocks and, unless empty, those with `keep` in their name stay as they are. Returns how many matrices were encoded.
+// Writes `file` again with its matrices in `format`, for tests of one model in many formats. Vectors,
+// matrices whose rows are not whole blocks and, unless empty, those with `keep` in their name stay as
+// they are. Returns how many matrices were encoded.
 size_t WriteInFormat(const GgufFile& file, const Format& format, const std::string& path,
                      std::string_view keep = {});
 
