@@ -148,12 +148,12 @@ LOCKSTEP_INLINE float FinishScores(const AttentionTask& task, Part part, int str
   return found > m ? found : m;
 }
 
-// Scores become e^(score - m) in place, 0 where a row sees nothing; returns their sum.
-LOCKSTEP_INLINE float Exponentials(Part part, int strip, int end, float m, float* scores) {
+// Scores become e^(score - m) in place, so that -Inf, where a row sees nothing, becomes 0; returns
+// their sum. Where m is -Inf itself the sum is NaN, as the scores seen make it.
+LOCKSTEP_INLINE float Exponentials(int strip, int end, float m, float* scores) {
   F32x16 sum = 0.0f;
   for (; strip < end; ++strip) {
-    F32x16 e = math::Exp(Sub(Load(scores + 16 * strip), m));
-    e = Select(LanesOf(part, strip), e, 0.0f);
+    const F32x16 e = math::Exp(Sub(Load(scores + 16 * strip), m));
     Store(scores + 16 * strip, e);
     sum = Add(sum, e);
   }
@@ -172,7 +172,7 @@ void SoftmaxBlock(const TileState& state, const GroupView& view, int count, floa
     if (!view.sees(n)) continue;
     float* scores = state.scratch.scores + n * kBlock;
     top[n] = FinishScores(state.task, view.part[n], strip, end, m[n], scores);
-    sum[n] = Exponentials(view.part[n], strip, end, top[n], scores);
+    sum[n] = Exponentials(strip, end, top[n], scores);
   }
   ForEach16(count, [&](int64_t n, int lanes) {
     const F32x16 old_m = LoadN(m + n, lanes), new_m = LoadN(top + n, lanes);

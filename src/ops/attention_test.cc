@@ -589,6 +589,19 @@ TEST(Attention, ScoresFarBelowTheLargestCountNothing) {
   EXPECT_EQ(found[1], 700);
 }
 
+// Nothing to normalise by: NaN, on every instruction set, and only there.
+TEST(Attention, OnlyScoresOfMinusInfinityGiveNan) {
+  Case c({.dk = 1, .dv = 2, .scale = 1});
+  Sequence& sequence = c.AddSequence(600);
+  for (int64_t p = 0; p < 580; ++p) {
+    const float key = -kInf;
+    WriteKey(c.task.layout, &key, sequence.page(p / 64) + c.task.k_offset, p % 64);
+  }
+  for (int64_t p : {0, 100, 579}) c.AddRow(sequence, p, std::vector<float>{1});
+  c.ExpectKernelsEqualReference();
+  for (float x : c.Reference()) EXPECT_TRUE(std::isnan(x));
+}
+
 TEST(Attention, AnInfiniteOrMissingSinkIsNone) {
   const Shape shape{.r = 2, .dk = 8, .dv = 8, .sinks = true};
   Case with(shape), without({.r = 2, .dk = 8, .dv = 8});
