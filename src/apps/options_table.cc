@@ -56,6 +56,8 @@ constexpr std::string_view kPages =
 constexpr std::string_view kDraftLike = "the draft follows the settings of the model";
 constexpr std::string_view kOneLookup =
     "use --spec-ngram-size-n, --spec-ngram-size-m and --spec-ngram-min-hits";
+constexpr std::string_view kNoShift =
+    "no token is ever dropped: an answer ends where the context (--ctx-size) is full";
 constexpr std::string_view kNoDownload =
     "models are local files: download it, then give --model FILE";
 constexpr std::string_view kTextOnly = "this version reads text only";
@@ -171,11 +173,6 @@ constexpr OptionRow kRows[] = {
 {Opt::kCacheTypeV, Group::kContext, kPlanned, "-ctv --cache-type-v", Kind::kChoice, "TYPE",
     kCacheTypes, "f16", "LLAMA_ARG_CACHE_TYPE_V",
     "format of cached values"},
-{Opt::kKeep, Group::kContext, kGenerate, "--keep", Kind::kInteger, "N", "-1..", "0", "",
-    "tokens of the prompt that survive a context shift; -1: all"},
-{Opt::kContextShift, Group::kContext, kGenerate, "--context-shift", Kind::kSwitch, "", "", "off",
-    "LLAMA_ARG_CONTEXT_SHIFT",
-    "drop the oldest tokens when the context is full instead of ending the answer"},
 {Opt::kCacheRam, Group::kContext, kTalk, "-cram --cache-ram", Kind::kInteger, "MIB", "-1..", "8192",
     "LLAMA_ARG_CACHE_RAM",
     "memory for the pages of finished sequences; -1: no limit, 0: keep none"},
@@ -768,6 +765,8 @@ Refusal(kCompute, "--lora-init-without-apply", "", "", kNoAdapters),
 Refusal(kCompute, "--control-vector", "FILE", "", kNoAdapters),
 Refusal(kCompute, "--control-vector-scaled", "FILE:SCALE", "", kNoAdapters),
 Refusal(kCompute, "--control-vector-layer-range", "START", "", kNoAdapters),
+Refusal(kGenerate, "--context-shift", "", "LLAMA_ARG_CONTEXT_SHIFT", kNoShift),
+Ignored(kGenerate, "--keep", "N", "", kNoShift),
 Refusal(kCompute, "-gan --grp-attn-n", "N", "LLAMA_ARG_GRP_ATTN_N",
     "use --rope-scaling to stretch the context"),
 Refusal(kCompute, "-gaw --grp-attn-w", "N", "LLAMA_ARG_GRP_ATTN_W",

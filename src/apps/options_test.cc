@@ -267,6 +267,10 @@ TEST(Options, RefusalsNameOptionExpectedAndFound) {
        {"--rpc", "a:1"},
        "--rpc: not supported: several machines work together under mpirun"},
       {Cmd::kRun,
+       {"--context-shift"},
+       "--context-shift: not supported: no token is ever dropped: an answer ends where the context "
+       "(--ctx-size) is full"},
+      {Cmd::kRun,
        {"-hf", "a/b"},
        "-hf: not supported: models are local files: download it, then give --model FILE"},
   };
