@@ -16,7 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Seconds(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+double Seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
 
 // One request and its sequence. What the scheduler alone touches stands apart from what both sides share.
 class Job final : public Request {
@@ -33,7 +35,9 @@ class Job final : public Request {
 
   State Next(Event* event, std::chrono::milliseconds timeout) override {
     std::unique_lock lock(mutex_);
-    ready_.wait_for(lock, timeout, [&] { return !events_.empty() || finished_; });
+    // Longer waits would overflow the clock.
+    const auto bounded = std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24));
+    ready_.wait_for(lock, bounded, [&] { return !events_.empty() || finished_; });
     if (!events_.empty()) {
       *event = std::move(events_.front());
       events_.pop_front();
@@ -62,8 +66,8 @@ class Job final : public Request {
   SamplerState sampler_state;
   StreamDecoder decoder;
   StopMatcher stops;
-  std::vector<int32_t> tokens;            // prompt and answer
-  int64_t computed = 0;                   // positions whose K and V are cached
+  std::vector<int32_t> tokens;  // prompt and answer
+  int64_t computed = 0;         // positions whose K and V are cached
   std::vector<int32_t> pages;
   std::vector<const std::byte*> page_addresses;
   Clock::time_point started, first_token, last_token;
@@ -100,7 +104,8 @@ class Engine::Impl {
   Result<std::shared_ptr<Request>> Submit(RequestOptions options) {
     if (options.prompt.empty()) return Refused("prompt: expected at least one token, found none");
     if (static_cast<int64_t>(options.prompt.size()) >= model_.context()) {
-      return Refused("prompt: expected fewer than {} tokens, the context, found {}", model_.context(), options.prompt.size());
+      return Refused("prompt: expected fewer than {} tokens, the context, found {}",
+                     model_.context(), options.prompt.size());
     }
     for (int32_t token : options.prompt) {
       if (token < 0 || token >= model_.vocab()) {
@@ -109,7 +114,8 @@ class Engine::Impl {
     }
     Result<Sampler> sampler = MakeSampler(options.sampling);
     if (!sampler) return sampler.error();
-    auto job = std::make_shared<Job>(std::move(options), std::move(sampler).value(), model_.tokenizer());
+    auto job =
+        std::make_shared<Job>(std::move(options), std::move(sampler).value(), model_.tokenizer());
     {
       std::lock_guard lock(mutex_);
       waiting_.push_back(job);
@@ -125,9 +131,12 @@ class Engine::Impl {
     const Tokenizer& tokenizer = model_.tokenizer();
     std::vector<std::vector<int32_t>> breakers;
     if (params.dry_multiplier != 0) {
-      auto text_of = [&](int32_t id) { return std::string(tokenizer.Has(id) ? tokenizer.BytesOf(id) : ""); };
+      auto text_of = [&](int32_t id) {
+        return std::string(tokenizer.Has(id) ? tokenizer.BytesOf(id) : "");
+      };
       auto tokenize = [&](std::string_view text) { return tokenizer.Encode(text); };
-      breakers = DryBreakerTokens(params.dry_sequence_breakers, tokenizer.size(), text_of, tokenize);
+      breakers =
+          DryBreakerTokens(params.dry_sequence_breakers, tokenizer.size(), text_of, tokenize);
     }
     return Sampler::Create(params, model_.vocab(), std::move(breakers));
   }
@@ -164,7 +173,8 @@ class Engine::Impl {
   // Takes the pages of the longest prefix known when the first row is computed; at least the last prompt token is computed anew, for
   // its logits.
   void Begin(Job& job) {
-    const int64_t most = job.options.cache_prompt ? (job.result.prompt_tokens - 1) / kPageTokens : 0;
+    const int64_t most =
+        job.options.cache_prompt ? (job.result.prompt_tokens - 1) / kPageTokens : 0;
     for (int32_t page : cache_.Match(job.tokens, most)) AddPage(job, page);
     job.computed = static_cast<int64_t>(job.pages.size()) * kPageTokens;
     job.result.cached_tokens = job.computed;
@@ -225,7 +235,8 @@ class Engine::Impl {
       const size_t outputs = batch.outputs.size();
       if (job->pages.empty()) Begin(*job);
       AddRows(*job, room, batch);
-      shares.push_back({job, first, static_cast<int64_t>(batch.tokens.size()) - first, batch.outputs.size() > outputs});
+      shares.push_back({job, first, static_cast<int64_t>(batch.tokens.size()) - first,
+                        batch.outputs.size() > outputs});
     }
     // Those that found no room come first next time.
     std::ranges::rotate(order, order.begin() + std::ssize(shares));
@@ -237,7 +248,9 @@ class Engine::Impl {
     for (const Share& share : shares) {
       Job& job = *share.job;
       std::span<const float> row;
-      if (share.sampled) row = logits.subspan(output++ * static_cast<size_t>(model_.vocab()), static_cast<size_t>(model_.vocab()));
+      if (share.sampled)
+        row = logits.subspan(output++ * static_cast<size_t>(model_.vocab()),
+                             static_cast<size_t>(model_.vocab()));
       if (!Advance(job, share.first, share.rows, row)) {
         std::erase(running_, share.job);
       }
@@ -249,16 +262,19 @@ class Engine::Impl {
     for (int64_t row = first; row < first + rows; ++row) {
       std::string step = model_.executor().Fault(row);
       if (!step.empty()) {
-        return Fail(job, fmt::format("{}: expected finite numbers, found NaN or infinity at position {}", step,
-                                     job.computed + row - first));
+        return Fail(job,
+                    fmt::format("{}: expected finite numbers, found NaN or infinity at position {}",
+                                step, job.computed + row - first));
       }
     }
     const int64_t full_before = job.computed / kPageTokens;
     job.computed += rows;
     if (job.options.cache_prompt) {
       // The rows of these pages were all found finite, so what others share is.
-      for (auto i = static_cast<size_t>(full_before); i < static_cast<size_t>(job.computed / kPageTokens); ++i) {
-        const std::span<const int32_t> tokens = std::span(job.tokens).subspan(i * kPageTokens, kPageTokens);
+      for (auto i = static_cast<size_t>(full_before);
+           i < static_cast<size_t>(job.computed / kPageTokens); ++i) {
+        const std::span<const int32_t> tokens =
+            std::span(job.tokens).subspan(i * kPageTokens, kPageTokens);
         job.pages[i] = cache_.Publish(std::span(job.pages).first(i), job.pages[i], tokens);
         job.page_addresses[i] = model_.pool().page(job.pages[i]);
       }
@@ -282,16 +298,20 @@ class Engine::Impl {
       return false;
     }
     const auto position = static_cast<int64_t>(job.tokens.size());
-    Result<TokenDraw> draw = job.sampler.Sample({logits, job.tokens, position, {}}, job.sampler_state);
-    if (!draw) return Fail(job, fmt::format("logits at position {}: {}", position - 1, draw.error().what()));
+    Result<TokenDraw> draw =
+        job.sampler.Sample({logits, job.tokens, position, {}}, job.sampler_state);
+    if (!draw)
+      return Fail(job, fmt::format("logits at position {}: {}", position - 1, draw.error().what()));
     const Tokenizer& tokenizer = model_.tokenizer();
     const int32_t token = draw->token;
-    const bool ends = tokenizer.Has(token) && tokenizer.IsEndOfGeneration(token) && !job.options.ignore_eos;
+    const bool ends =
+        tokenizer.Has(token) && tokenizer.IsEndOfGeneration(token) && !job.options.ignore_eos;
     job.tokens.push_back(token);
     ++job.result.generated_tokens;
 
     Event event{token, "", draw->logprob, draw->top};
-    if (!ends || job.options.show_special) event.text = job.stops.Add(tokenizer.Has(token) ? job.decoder.Add(token) : "");
+    if (!ends || job.options.show_special)
+      event.text = job.stops.Add(tokenizer.Has(token) ? job.decoder.Add(token) : "");
     const bool stopped = ends || job.stops.stopped();
     const bool full = job.result.generated_tokens == job.options.max_tokens ||
                       static_cast<int64_t>(job.tokens.size()) >= model_.context();
@@ -332,7 +352,9 @@ class Engine::Impl {
 
 Engine::Engine(const LoadOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Engine::~Engine() = default;
-Result<std::shared_ptr<Request>> Engine::Submit(RequestOptions options) { return impl_->Submit(std::move(options)); }
+Result<std::shared_ptr<Request>> Engine::Submit(RequestOptions options) {
+  return impl_->Submit(std::move(options));
+}
 const Model& Engine::model() const { return impl_->model(); }
 const Tokenizer& Engine::tokenizer() const { return impl_->model().tokenizer(); }
 ThreadTeam& Engine::team() { return impl_->model().team(); }

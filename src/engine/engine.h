@@ -24,18 +24,18 @@ namespace lockstep {
 struct RequestOptions {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
-  int64_t max_tokens = -1;          // generated at most; below 0: as the context allows
-  std::vector<std::string> stop;    // texts that end the answer
-  bool include_stop = false;        // the stop text is part of the answer
+  int64_t max_tokens = -1;        // generated at most; below 0: as the context allows
+  std::vector<std::string> stop;  // texts that end the answer
+  bool include_stop = false;      // the stop text is part of the answer
   bool ignore_eos = false;
-  bool show_special = false;        // control tokens appear in the text
-  bool cache_prompt = true;         // use and leave pages of common prefixes
+  bool show_special = false;  // control tokens appear in the text
+  bool cache_prompt = true;   // use and leave pages of common prefixes
 };
 
 // One generated token.
 struct Event {
   int32_t token = -1;
-  std::string text;      // what became certain with it, perhaps empty
+  std::string text;  // what became certain with it, perhaps empty
   double logprob = 0;
   std::vector<TokenLogProb> top;
 };
@@ -44,9 +44,9 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 struct Summary {
   FinishReason reason = FinishReason::kStop;
-  std::string error;         // one line, where reason is kError
-  std::string tail;          // text held back for a stop string that did not come
-  std::string stop_text;     // the stop string that was met
+  std::string error;      // one line, where reason is kError
+  std::string tail;       // text held back for a stop string that did not come
+  std::string stop_text;  // the stop string that was met
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, taken from cached pages
   int64_t generated_tokens = 0;

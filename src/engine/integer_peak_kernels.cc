@@ -11,10 +11,13 @@ int64_t IntegerProbe(const uint8_t* bytes, int64_t steps, int32_t* sink) {
   const auto a = Broadcast4(reinterpret_cast<const int8_t*>(bytes));
   I32x16 sums[kSums];
   // Different starts: equal sums would be computed once.
+#pragma GCC unroll 16
   for (int i = 0; i < kSums; ++i) sums[i] = SetI32(i);
   for (int64_t step = 0; step < steps; ++step) {
-    for (I32x16& sum : sums) sum = Dot4(sum, u, a);
+#pragma GCC unroll 16
+    for (int i = 0; i < kSums; ++i) sums[i] = Dot4(sums[i], u, a);
   }
+#pragma GCC unroll 16
   for (int i = 1; i < kSums; ++i) sums[0] = Add(sums[0], sums[i]);
   StoreI32(sink, sums[0]);
   return steps * kSums * kProducts;

@@ -19,7 +19,9 @@ constexpr int64_t kLogitBytes = int64_t{64} << 20;
 const Format& KvType(const std::string& name) {
   const Format* format = FindFormat(name);
   if (format == nullptr || !IsKvType(*format)) {
-    throw Refused("cache type: expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl, found \"{}\"", Printable(name));
+    throw Refused(
+        "cache type: expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl, found \"{}\"",
+        Printable(name));
   }
   return *format;
 }
@@ -28,7 +30,8 @@ std::unique_ptr<ThreadTeam> MakeTeam(int threads) {
   const Topology topology = Topology::Detect();
   if (threads == 0) threads = topology.DefaultThreads();
   const auto cpus = topology.PlaceTeams({threads});
-  return cpus[0].empty() ? std::make_unique<ThreadTeam>(threads) : std::make_unique<ThreadTeam>(cpus[0]);
+  return cpus[0].empty() ? std::make_unique<ThreadTeam>(threads)
+                         : std::make_unique<ThreadTeam>(cpus[0]);
 }
 
 int64_t VocabOf(const Graph& graph) {
@@ -68,13 +71,16 @@ ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options)
 }
 
 Model::Model(const LoadOptions& options)
-    : file_(GgufFile::Open(Checked(options).path)), tokenizer_(Tokenizer::FromGguf(file_)), isa_(BestIsa()) {
+    : file_(GgufFile::Open(Checked(options).path)),
+      tokenizer_(Tokenizer::FromGguf(file_)),
+      isa_(BestIsa()) {
   const KvTypes types{&KvType(options.k_type), &KvType(options.v_type)};
   const ModelSource source(file_, {options.context});
   trained_context_ = source.Count("context_length");
   graph_ = BuildGraph(source);
   if (vocab() != tokenizer_.size()) {
-    Log(LogLevel::kDebug, "{}: {} tokens for {} rows of logits", file_.name(), tokenizer_.size(), vocab());
+    Log(LogLevel::kDebug, "{}: {} tokens for {} rows of logits", file_.name(), tokenizer_.size(),
+        vocab());
   }
   std::vector<WeightUse> uses = FindWeights(graph_, file_);
   int64_t weight_bytes = 0;
@@ -82,29 +88,37 @@ Model::Model(const LoadOptions& options)
     weight_bytes += use.bytes();
     if (use.kind == OperandKind::kMatrix) bytes_per_token_ += use.bytes();
   }
-  program_ = std::make_unique<Program>(graph_, TakesCodes(uses), ProgramOptionsFor(graph_, options));
+  program_ =
+      std::make_unique<Program>(graph_, TakesCodes(uses), ProgramOptionsFor(graph_, options));
   ChooseContext(options, weight_bytes + program_->arena_bytes(), types);
   team_ = MakeTeam(options.threads);
   weights_ = std::make_unique<WeightStore>(std::move(uses), file_, *team_, options.progress);
-  pool_ = std::make_unique<KvPool>(graph_.states, types, options.sequences * CeilDiv(context_, kPageTokens));
-  executor_ = std::make_unique<Executor>(graph_, *program_, *weights_, *pool_, *team_, KernelsFor(isa_));
+  pool_ = std::make_unique<KvPool>(graph_.states, types,
+                                   options.sequences * CeilDiv(context_, kPageTokens));
+  executor_ =
+      std::make_unique<Executor>(graph_, *program_, *weights_, *pool_, *team_, KernelsFor(isa_));
 }
 
 int64_t Model::vocab() const { return VocabOf(graph_); }
 
 void Model::ChooseContext(const LoadOptions& options, int64_t other_bytes, const KvTypes& types) {
   const Size page_bytes(static_cast<uint64_t>(KvPool::PageBytes(graph_.states, types)));
-  const int64_t available =
-      options.memory_limit != 0 ? options.memory_limit : static_cast<int64_t>(AvailableMemoryBytes());
+  const int64_t available = options.memory_limit != 0
+                                ? options.memory_limit
+                                : static_cast<int64_t>(AvailableMemoryBytes());
   auto cache_bytes = [&](int64_t context) {
-    return Size(static_cast<uint64_t>(options.sequences * CeilDiv(context, kPageTokens))) * page_bytes;
+    return Size(static_cast<uint64_t>(options.sequences * CeilDiv(context, kPageTokens))) *
+           page_bytes;
   };
   const Size other(static_cast<uint64_t>(other_bytes + kReserveBytes));
   context_ = options.context != 0 ? options.context : trained_context_;
   if (context_ > trained_context_) {
-    Log(LogLevel::kWarning, "context: {} positions, more than the {} that the model was trained for", context_, trained_context_);
+    Log(LogLevel::kWarning,
+        "context: {} positions, more than the {} that the model was trained for", context_,
+        trained_context_);
   }
-  if (available == 0 || (other + cache_bytes(context_)).fits(static_cast<uint64_t>(available))) return;
+  if (available == 0 || (other + cache_bytes(context_)).fits(static_cast<uint64_t>(available)))
+    return;
   if (options.context == 0) {
     // Half of what is left, so that other programs live too.
     const int64_t left = (available - other_bytes - kReserveBytes) / 2;
@@ -112,13 +126,18 @@ void Model::ChooseContext(const LoadOptions& options, int64_t other_bytes, const
     const int64_t fitting = left / std::max<int64_t>(page, 1) / options.sequences * kPageTokens;
     if (fitting >= std::min<int64_t>(trained_context_, 1024)) {
       context_ = std::min(fitting, trained_context_);
-      Log(LogLevel::kWarning, "context: {} of the model's {} positions, which is what memory has room for", context_, trained_context_);
+      Log(LogLevel::kWarning,
+          "context: {} of the model's {} positions, which is what memory has room for", context_,
+          trained_context_);
       return;
     }
   }
-  throw Refused("{}: expected {:.2f} GB of free memory ({:.2f} GB for weights and buffers, {:.2f} GB for {} x {} positions), found {:.2f} GB",
-                Printable(options.path, 4096), Gigabytes(other + cache_bytes(context_)), Gigabytes(other),
-                Gigabytes(cache_bytes(context_)), options.sequences, context_, Gigabytes(static_cast<uint64_t>(available)));
+  throw Refused(
+      "{}: expected {:.2f} GB of free memory ({:.2f} GB for weights and buffers, {:.2f} GB for {} "
+      "x {} positions), found {:.2f} GB",
+      Printable(options.path, 4096), Gigabytes(other + cache_bytes(context_)), Gigabytes(other),
+      Gigabytes(cache_bytes(context_)), options.sequences, context_,
+      Gigabytes(static_cast<uint64_t>(available)));
 }
 
 }  // namespace lockstep

@@ -17,10 +17,10 @@ namespace lockstep {
 
 struct LoadOptions {
   std::string path;
-  int64_t context = 0;       // positions of one sequence; 0: the model's own, less where memory is short
+  int64_t context = 0;  // positions of one sequence; 0: the model's own, less where memory is short
   int64_t micro_batch = 512;  // tokens computed at once, at least one for each sequence
-  int64_t sequences = 1;     // sequences that run side by side, each with `context` positions
-  int threads = 0;           // 0: one for each usable core
+  int64_t sequences = 1;      // sequences that run side by side, each with `context` positions
+  int threads = 0;            // 0: one for each usable core
   std::string k_type = "f16", v_type = "f16";
   int64_t memory_limit = 0;  // bytes the model may take; 0: what the system has free
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)

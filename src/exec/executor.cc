@@ -20,18 +20,19 @@ Operand SlotOperand(const Slot& slot, std::byte* arena, int64_t rows) {
     return part;
   };
   QuantizedRows q;
-  q.codes = reinterpret_cast<int8_t*>(take(rows * slot.width));
+  q.codes = reinterpret_cast<int8_t*>(take(rows * QuantizedRows::Stride(slot.width)));
   q.scales = reinterpret_cast<float*>(take(rows * blocks * 4));
   q.minus_sums = reinterpret_cast<int32_t*>(take(rows * blocks * 12));
   q.scaled_sums = reinterpret_cast<float*>(take(rows * blocks * 12));
   q.k = slot.width;
+  q.stride = QuantizedRows::Stride(slot.width);
   return q;
 }
 
 }  // namespace
 
-Executor::Executor(const Graph& graph, const Program& program, const WeightStore& weights, KvPool& pool, ThreadTeam& team,
-                   const Kernels& kernels)
+Executor::Executor(const Graph& graph, const Program& program, const WeightStore& weights,
+                   KvPool& pool, ThreadTeam& team, const Kernels& kernels)
     : graph_(graph),
       program_(program),
       team_(team),
@@ -41,22 +42,32 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
   const ProgramOptions& options = program.options();
   auto operand_of = [&](int32_t slot_index) {
     const Slot& slot = program.slots()[static_cast<size_t>(slot_index)];
-    return SlotOperand(slot, arena_.data(), slot.rows == RowSet::kAll ? options.max_tokens : options.max_outputs);
+    return SlotOperand(slot, arena_.data(),
+                       slot.rows == RowSet::kAll ? options.max_tokens : options.max_outputs);
   };
   for (const Step& step : program.steps()) {
     std::vector<Operand> in;
     for (size_t i = 0; i < step.in_values.size(); ++i) {
       const Value& value = graph.value(step.in_values[i]);
       switch (value.kind) {
-        case Value::Kind::kTokens: in.emplace_back(); break;
-        case Value::Kind::kWeight: in.push_back(weights.Get(step.in_values[i], step.op->operand(i))); break;
-        case Value::Kind::kState: in.emplace_back(pool.view(value.state_slot)); break;
-        case Value::Kind::kComputed: in.push_back(operand_of(step.in[i])); break;
+        case Value::Kind::kTokens:
+          in.emplace_back();
+          break;
+        case Value::Kind::kWeight:
+          in.push_back(weights.Get(step.in_values[i], step.op->operand(i)));
+          break;
+        case Value::Kind::kState:
+          in.emplace_back(pool.view(value.state_slot));
+          break;
+        case Value::Kind::kComputed:
+          in.push_back(operand_of(step.in[i]));
+          break;
       }
     }
     scratch_bytes_ = std::max(scratch_bytes_, step.op->scratch_bytes(in));
     in_.push_back(std::move(in));
-    out_.push_back(step.out >= 0 ? std::vector<Operand>{operand_of(step.out)} : std::vector<Operand>{});
+    out_.push_back(step.out >= 0 ? std::vector<Operand>{operand_of(step.out)}
+                                 : std::vector<Operand>{});
   }
   scratch_bytes_ = static_cast<size_t>(RoundUp(static_cast<int64_t>(scratch_bytes_), 4096));
   scratch_ = Buffer(Size(scratch_bytes_) * Size(static_cast<uint64_t>(team.size())), "scratch");
@@ -66,8 +77,10 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
 }
 
 void Executor::Run(const Batch& batch) {
-  LOCKSTEP_CHECK(static_cast<int64_t>(batch.tokens.size()) <= program_.options().max_tokens, "{} tokens", batch.tokens.size());
-  LOCKSTEP_CHECK(static_cast<int64_t>(batch.outputs.size()) <= program_.options().max_outputs, "{} outputs", batch.outputs.size());
+  LOCKSTEP_CHECK(static_cast<int64_t>(batch.tokens.size()) <= program_.options().max_tokens,
+                 "{} tokens", batch.tokens.size());
+  LOCKSTEP_CHECK(static_cast<int64_t>(batch.outputs.size()) <= program_.options().max_outputs,
+                 "{} outputs", batch.outputs.size());
   output_tokens_.clear();
   output_places_.clear();
   for (int32_t row : batch.outputs) {
@@ -89,17 +102,18 @@ void Executor::RunMember(int member) {
     const Step& step = program_.steps()[i];
     if (step.barrier) team_.Barrier();
     const auto set = static_cast<size_t>(step.rows);
-    const StepContext context{kernels_,
-                              member,
-                              team_.size(),
-                              step.split,
-                              in_[i],
-                              out_[i],
-                              rows_[set],
-                              index_[set],
-                              {scratch_.data() + scratch_bytes_ * static_cast<size_t>(member), scratch_bytes_},
-                              &faults_,
-                              static_cast<int32_t>(i)};
+    const StepContext context{
+        kernels_,
+        member,
+        team_.size(),
+        step.split,
+        in_[i],
+        out_[i],
+        rows_[set],
+        index_[set],
+        {scratch_.data() + scratch_bytes_ * static_cast<size_t>(member), scratch_bytes_},
+        &faults_,
+        static_cast<int32_t>(i)};
     step.op->Run(context);
     if (tracing_ && member == 0) {
       const Clock::time_point now = Clock::now();
@@ -111,8 +125,9 @@ void Executor::RunMember(int member) {
 
 std::span<const float> Executor::Result(ValueId value) const {
   const Slot& slot = program_.slots()[static_cast<size_t>(program_.result(value))];
-  return {reinterpret_cast<const float*>(arena_.data() + slot.offset),
-          rows_[static_cast<size_t>(RowSet::kOutputs)].tokens.size() * static_cast<size_t>(slot.width)};
+  return {
+      reinterpret_cast<const float*>(arena_.data() + slot.offset),
+      rows_[static_cast<size_t>(RowSet::kOutputs)].tokens.size() * static_cast<size_t>(slot.width)};
 }
 
 std::string Executor::Fault(int64_t row) const {

@@ -19,8 +19,8 @@ struct Batch {
 class Executor {
  public:
   // All four must outlive the executor.
-  Executor(const Graph& graph, const Program& program, const WeightStore& weights, KvPool& pool, ThreadTeam& team,
-           const Kernels& kernels);
+  Executor(const Graph& graph, const Program& program, const WeightStore& weights, KvPool& pool,
+           ThreadTeam& team, const Kernels& kernels);
 
   // Runs a batch of at most max_tokens rows with at most max_outputs outputs.
   void Run(const Batch& batch);
@@ -43,11 +43,11 @@ class Executor {
   const Kernels& kernels_;
   Buffer arena_;
   Buffer scratch_;
-  size_t scratch_bytes_ = 0;  // of one member
+  size_t scratch_bytes_ = 0;                    // of one member
   std::vector<std::vector<Operand>> in_, out_;  // of each step
 
   // The batch at hand.
-  BatchRows rows_[2];              // by RowSet
+  BatchRows rows_[2];  // by RowSet
   std::span<const int32_t> index_[2];
   std::vector<int32_t> output_tokens_, all_index_;
   std::vector<AttentionRow> output_places_;

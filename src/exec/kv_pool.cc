@@ -23,9 +23,13 @@ int64_t KvPool::PageBytes(const std::vector<StateSpec>& states, const KvTypes& t
   return bytes;
 }
 
-KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64_t pages) : pages_(pages) {
+KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64_t pages)
+    : pages_(pages) {
   for (const Format* type : {types.k, types.v}) {
-    if (!IsKvType(*type)) throw Refused("cache type: expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl, found {}", type->name);
+    if (!IsKvType(*type))
+      throw Refused(
+          "cache type: expected one of f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl, found {}",
+          type->name);
   }
   layouts_.reserve(states.size());
   for (const StateSpec& state : states) {
@@ -34,7 +38,8 @@ KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64
     page_bytes_ = v_offset + Aligned(layouts_.back().v_bytes());
     views_.push_back({&layouts_.back(), k_offset, v_offset});
   }
-  buffer_ = Buffer(Size(static_cast<uint64_t>(pages)) * Size(static_cast<uint64_t>(page_bytes_)), "KV cache");
+  buffer_ = Buffer(Size(static_cast<uint64_t>(pages)) * Size(static_cast<uint64_t>(page_bytes_)),
+                   "KV cache");
 }
 
 }  // namespace lockstep

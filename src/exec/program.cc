@@ -15,20 +15,25 @@ int64_t RowElements(const Shape& shape) {
 int64_t SlotBytes(const Slot& slot, int64_t rows) {
   if (!slot.quantized) return RoundUp(rows * slot.width * 4, 64);
   const int64_t blocks = slot.width / kBlockK;
-  return RoundUp(rows * slot.width, 64) + RoundUp(rows * blocks * 4, 64) + 2 * RoundUp(rows * blocks * 12, 64);
+  return RoundUp(rows * QuantizedRows::Stride(slot.width), 64) + RoundUp(rows * blocks * 4, 64) +
+         2 * RoundUp(rows * blocks * 12, 64);
 }
 
 std::string_view SplitName(Split split) {
   switch (split) {
-    case Split::kTokens: return "tokens";
-    case Split::kColumns: return "columns";
-    default: return "own";
+    case Split::kTokens:
+      return "tokens";
+    case Split::kColumns:
+      return "columns";
+    default:
+      return "own";
   }
 }
 
 }  // namespace
 
-Program::Program(const Graph& graph, const std::function<bool(ValueId)>& quantized, const ProgramOptions& options)
+Program::Program(const Graph& graph, const std::function<bool(ValueId)>& quantized,
+                 const ProgramOptions& options)
     : options_(options) {
   if (options.logits) kept_.push_back(graph.logits);
   if (options.hidden) {
@@ -45,7 +50,8 @@ void Program::FindDemand(const Graph& graph) {
   demand_.assign(graph.values.size(), Demand::kNone);
   for (ValueId id : kept_) demand_[static_cast<size_t>(id)] = Demand::kOutputs;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const Demand demand = node->op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node->output)];
+    const Demand demand =
+        node->op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node->output)];
     for (ValueId id : node->inputs) {
       Demand& of_input = demand_[static_cast<size_t>(id)];
       of_input = std::max(of_input, demand);
@@ -66,7 +72,8 @@ int32_t Program::FindSlot(ValueId value, RowSet rows, bool quantized) const {
 }
 
 int32_t Program::result(ValueId value) const {
-  return std::ranges::find(kept_, value) == kept_.end() ? -1 : FindSlot(value, RowSet::kOutputs, false);
+  return std::ranges::find(kept_, value) == kept_.end() ? -1
+                                                        : FindSlot(value, RowSet::kOutputs, false);
 }
 
 void Program::AddStep(Step step) {
@@ -107,14 +114,16 @@ int32_t Program::SlotOf(const Graph& graph, ValueId value, RowSet rows, bool qua
 
 void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quantized) {
   for (const Node& node : graph.nodes) {
-    const Demand demand = node.op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node.output)];
+    const Demand demand =
+        node.op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node.output)];
     if (demand == Demand::kNone) continue;
     Step step;
     step.op = node.op;
     step.rows = demand == Demand::kAll ? RowSet::kAll : RowSet::kOutputs;
     step.in_values = node.inputs;
     const bool codes = std::ranges::any_of(node.inputs, [&](ValueId id) {
-      return graph.value(id).kind == Value::Kind::kWeight && node.op->operand(1) == OperandKind::kMatrix && quantized(id);
+      return graph.value(id).kind == Value::Kind::kWeight &&
+             node.op->operand(1) == OperandKind::kMatrix && quantized(id);
     });
     for (ValueId id : node.inputs) {
       const bool computed = graph.value(id).kind == Value::Kind::kComputed;
@@ -122,7 +131,8 @@ void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quan
     }
     if (node.output != kNoValue) {
       step.name = graph.value(node.output).name;
-      step.out = AddSlot(node.output, step.rows, false, RowElements(graph.value(node.output).shape));
+      step.out =
+          AddSlot(node.output, step.rows, false, RowElements(graph.value(node.output).shape));
     } else {
       step.name = fmt::format("blk.{}.{}", node.layer, node.op->name());
     }
@@ -155,9 +165,11 @@ void Program::PlaceBarriers() {
     const int64_t width = step.out >= 0 ? slots_[static_cast<size_t>(step.out)].width : 0;
     // A thread may go on where it reads only what it wrote itself: same rows, dealt in the same way.
     auto own_part = [&](Split split) {
-      return (split == Split::kTokens || split == Split::kColumns) && std::ranges::all_of(inputs, [&](const Written& w) {
-        return w.split == split && w.rows == step.rows && (split == Split::kTokens || w.width == width);
-      });
+      return (split == Split::kTokens || split == Split::kColumns) &&
+             std::ranges::all_of(inputs, [&](const Written& w) {
+               return w.split == split && w.rows == step.rows &&
+                      (split == Split::kTokens || w.width == width);
+             });
     };
     bool barrier = !inputs.empty();
     step.split = wanted;
@@ -169,7 +181,8 @@ void Program::PlaceBarriers() {
       barrier = !own_part(Split::kTokens);
     }
     bool reads_state = false;
-    for (size_t i = 0; i < step.in.size(); ++i) reads_state |= step.op->operand(i) == OperandKind::kState;
+    for (size_t i = 0; i < step.in.size(); ++i)
+      reads_state |= step.op->operand(i) == OperandKind::kState;
     if (state_written && reads_state) barrier = true;
     step.barrier = barrier;
     if (barrier) {
@@ -197,7 +210,8 @@ void Program::PlaceBuffers() {
   auto end_of = [&](const Slot& slot) { return free_from[static_cast<size_t>(slot.last_use)]; };
   for (size_t i : order) {
     Slot& slot = slots_[i];
-    slot.bytes = SlotBytes(slot, slot.rows == RowSet::kAll ? options_.max_tokens : options_.max_outputs);
+    slot.bytes =
+        SlotBytes(slot, slot.rows == RowSet::kAll ? options_.max_tokens : options_.max_outputs);
     // The lowest gap among the buffers that live while this one does.
     std::vector<const Slot*> living;
     for (const Slot* other : placed) {
@@ -220,8 +234,9 @@ int64_t Program::barriers() const {
 }
 
 std::string Program::Print(const Graph& graph) const {
-  std::string text = fmt::format("{} steps, {} barriers, {} bytes of buffers for {} tokens and {} outputs\n", steps_.size(),
-                                 barriers(), arena_bytes_, options_.max_tokens, options_.max_outputs);
+  std::string text = fmt::format(
+      "{} steps, {} barriers, {} bytes of buffers for {} tokens and {} outputs\n", steps_.size(),
+      barriers(), arena_bytes_, options_.max_tokens, options_.max_outputs);
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     std::string operands;
@@ -229,9 +244,11 @@ std::string Program::Print(const Graph& graph) const {
       operands += (j == 0 ? "" : ", ") + graph.value(step.in_values[j]).name;
       if (step.in[j] >= 0 && slots_[static_cast<size_t>(step.in[j])].quantized) operands += ".q8";
     }
-    text += fmt::format("{}{:4} {} = {}({})  {}, {} rows", step.barrier ? "---- barrier\n" : "", i, step.name, step.op->name(),
-                        operands, SplitName(step.split), step.rows == RowSet::kAll ? "all" : "output");
-    if (step.out >= 0) text += fmt::format("  @{:#x}", slots_[static_cast<size_t>(step.out)].offset);
+    text += fmt::format("{}{:4} {} = {}({})  {}, {} rows", step.barrier ? "---- barrier\n" : "", i,
+                        step.name, step.op->name(), operands, SplitName(step.split),
+                        step.rows == RowSet::kAll ? "all" : "output");
+    if (step.out >= 0)
+      text += fmt::format("  @{:#x}", slots_[static_cast<size_t>(step.out)].offset);
     text += '\n';
   }
   return text;

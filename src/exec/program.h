@@ -30,8 +30,8 @@ struct Slot {
   ValueId value;
   RowSet rows;
   bool quantized;
-  int64_t width;        // numbers in a row
-  int64_t offset = 0;   // in the arena
+  int64_t width;       // numbers in a row
+  int64_t offset = 0;  // in the arena
   int64_t bytes = 0;
   int32_t defined = 0;  // the step that writes it
   int32_t last_use = 0;
@@ -41,11 +41,11 @@ struct Step {
   OperationPtr op;
   std::string name;
   RowSet rows;
-  Split split;           // as chosen for this step
-  bool barrier;          // before it
-  std::vector<int32_t> in;   // slots, -1 for operands that are no computed value
+  Split split;              // as chosen for this step
+  bool barrier;             // before it
+  std::vector<int32_t> in;  // slots, -1 for operands that are no computed value
   std::vector<ValueId> in_values;
-  int32_t out = -1;      // slot
+  int32_t out = -1;  // slot
 };
 
 // The graph as steps. Adds what a graph does not say: activations are quantised once before the multiplications that want codes; rows whose
@@ -54,7 +54,8 @@ struct Step {
 class Program {
  public:
   // `quantized(weight)`: whether a weight wants its activations in codes.
-  Program(const Graph& graph, const std::function<bool(ValueId)>& quantized, const ProgramOptions& options);
+  Program(const Graph& graph, const std::function<bool(ValueId)>& quantized,
+          const ProgramOptions& options);
 
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<Slot>& slots() const { return slots_; }
@@ -79,8 +80,8 @@ class Program {
   void PlaceBuffers();
 
   ProgramOptions options_;
-  std::vector<Demand> demand_;       // of each value
-  std::vector<ValueId> kept_;        // results
+  std::vector<Demand> demand_;  // of each value
+  std::vector<ValueId> kept_;   // results
   std::vector<Step> steps_;
   std::vector<Slot> slots_;
   int64_t arena_bytes_ = 0;

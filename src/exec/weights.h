@@ -17,7 +17,7 @@ namespace lockstep {
 // One weight in one form. A tied embedding is held twice: packed as a matrix, and as the file's own rows.
 struct WeightUse {
   ValueId value;
-  OperandKind kind;     // kMatrix, kVector or kTable
+  OperandKind kind;  // kMatrix, kVector or kTable
   GgufTensor tensor;
   int64_t rows, width;  // width: numbers in a row
   int64_t row_begin;    // first of its rows in the tensor
@@ -41,7 +41,8 @@ class WeightStore {
 
   // Reads and packs all weights. The file must outlive the store. Throws Refused naming tensor, row and column of a weight that is not
   // finite, Failed where memory is short.
-  WeightStore(std::vector<WeightUse> uses, const GgufFile& file, ThreadTeam& team, const Progress& progress);
+  WeightStore(std::vector<WeightUse> uses, const GgufFile& file, ThreadTeam& team,
+              const Progress& progress);
 
   Operand Get(ValueId value, OperandKind kind) const;
   int64_t bytes() const { return bytes_; }

@@ -23,19 +23,22 @@ namespace lockstep {
 
 // Rows of activations quantised in blocks of 32 along k, k padded with zeros to a multiple of 32.
 struct QuantizedRows {
-  int8_t* codes = nullptr;   // [t, k]  -127 .. 127
+  int8_t* codes = nullptr;   // [t, stride]  -127 .. 127, the first k of each row
   float* scales = nullptr;   // [t, k/32]
   // Of the codes of the first half, the second half and the whole of each block:
   int32_t* minus_sums = nullptr;  // [t, k/32, 3]  minus their sum
   float* scaled_sums = nullptr;   // [t, k/32, 3]  scale * float(sum)
   int64_t k = 0;                  // padded width
+  int64_t stride = 0;             // bytes between rows of codes
 
   int64_t blocks() const { return k / kBlockK; }
   // The rows from `token` on.
   QuantizedRows From(int64_t token) const {
-    return {codes + token * k, scales + token * blocks(), minus_sums + token * blocks() * 3,
-            scaled_sums + token * blocks() * 3, k};
+    return {codes + token * stride, scales + token * blocks(), minus_sums + token * blocks() * 3,
+            scaled_sums + token * blocks() * 3, k, stride};
   }
+  // A line more than the width: rows a power of two apart would share the few places that a cache has for one address.
+  static int64_t Stride(int64_t k) { return k + 64; }
 };
 
 // One piece of a multiplication: panels [panel_begin, panel_end) of the weight, all tokens.

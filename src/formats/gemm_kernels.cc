@@ -110,7 +110,7 @@ struct ActivationBlock {
   ActivationBlock(const QuantizedRows& rows, int64_t block) {
 #pragma GCC unroll 16
     for (int n = 0; n < N; ++n) {
-      codes[n] = rows.codes + n * rows.k + block * kBlockK;
+      codes[n] = rows.codes + n * rows.stride + block * kBlockK;
       scales[n] = rows.scales + n * rows.blocks() + block;
       minus_sums[n] = rows.minus_sums + (n * rows.blocks() + block) * 3;
       scaled_sums[n] = rows.scaled_sums + (n * rows.blocks() + block) * 3;

@@ -42,7 +42,7 @@ struct Activations {
       }
       for (int64_t i = 0; i < k; ++i) x.push_back(normal(random) * 3);
     }
-    rows = {codes.data(), scales.data(), minus_sums.data(), scaled_sums.data(), padded};
+    rows = {codes.data(), scales.data(), minus_sums.data(), scaled_sums.data(), padded, padded};
   }
 };
 

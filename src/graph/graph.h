@@ -25,7 +25,7 @@ struct Value {
   Kind kind = Kind::kComputed;
   std::string name;  // "blk.3.q", for prints and errors
   Shape shape;
-  WeightSource source;     // weights
+  WeightSource source;      // weights
   int32_t state_slot = -1;  // states: index into Graph::states
 };
 
@@ -48,9 +48,10 @@ struct Graph {
   std::vector<Node> nodes;  // in the order they were stated, which is an order of execution
   std::vector<StateSpec> states;
   ValueId tokens = kNoValue;
-  ValueId logits = kNoValue;           // [t, v]
-  std::vector<ValueId> hidden;         // the residual stream after the embedding and after each layer, [t, k]
-  ValueId final_hidden = kNoValue;     // after the final norm
+  ValueId logits = kNoValue;  // [t, v]
+  std::vector<ValueId>
+      hidden;  // the residual stream after the embedding and after each layer, [t, k]
+  ValueId final_hidden = kNoValue;  // after the final norm
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   // One line a node: "blk.0.q  = linear(blk.0.norm, blk.0.attn_q.weight)  [t, g=3, r=3, d=64]".

@@ -34,7 +34,8 @@ class FactorRule {
   // 11008 in operand 2" where sizes disagree, and where an operand has another number of axes.
   // `own`: axes of factors that no operand carries, of the operation's own making.
   using OwnAxes = std::vector<std::pair<char, Axis>>;
-  std::vector<Shape> Infer(std::string_view who, std::span<const Shape> operands, const OwnAxes& own = {}) const;
+  std::vector<Shape> Infer(std::string_view who, std::span<const Shape> operands,
+                           const OwnAxes& own = {}) const;
 
  private:
   std::vector<Term> inputs_, outputs_;

@@ -48,12 +48,12 @@ struct StateView {
   int64_t k_offset = 0, v_offset = 0;
 };
 
-using Operand =
-    std::variant<std::monostate, Rows, QuantizedRows, const PackedMatrix*, std::span<const float>, Table, StateView>;
+using Operand = std::variant<std::monostate, Rows, QuantizedRows, const PackedMatrix*,
+                             std::span<const float>, Table, StateView>;
 
 // The tokens of a batch: what they are, and where their sequences lie.
 struct BatchRows {
-  std::span<const int32_t> tokens;      // [t]
+  std::span<const int32_t> tokens;       // [t]
   std::span<const AttentionRow> places;  // [t]
 };
 
@@ -68,11 +68,14 @@ class FaultLog {
   // Remembers the earliest step only, whatever the threads' timing.
   void Report(int64_t row, int32_t step) {
     int32_t seen = step_[static_cast<size_t>(row)].load(std::memory_order_relaxed);
-    while ((seen < 0 || step < seen) && !step_[static_cast<size_t>(row)].compare_exchange_weak(seen, step)) {
+    while ((seen < 0 || step < seen) &&
+           !step_[static_cast<size_t>(row)].compare_exchange_weak(seen, step)) {
     }
   }
   // The step that failed for this row, or -1.
-  int32_t step(int64_t row) const { return step_[static_cast<size_t>(row)].load(std::memory_order_relaxed); }
+  int32_t step(int64_t row) const {
+    return step_[static_cast<size_t>(row)].load(std::memory_order_relaxed);
+  }
 
  private:
   std::vector<std::atomic<int32_t>> step_;
@@ -83,8 +86,8 @@ class FaultLog {
 enum class Split {
   kTokens,   // runs of tokens
   kColumns,  // runs of columns, cut at multiples of kColumnUnit
-  kEither,   // tokens or columns, whichever the step before did: column c of the output needs column c of the inputs
-  kOwn,      // in a way of its own
+  kEither,  // tokens or columns, whichever the step before did: column c of the output needs column c of the inputs
+  kOwn,     // in a way of its own
 };
 
 // Columns are dealt to threads in runs of two panels, which are also one activation block.
@@ -98,17 +101,19 @@ struct StepContext {
   Split split;  // kTokens or kColumns where the operation can do either
   std::span<const Operand> in;
   std::span<const Operand> out;
-  BatchRows rows;                        // the rows this step computes
-  std::span<const int32_t> row_index;    // their places in the whole batch
-  std::span<std::byte> scratch;         // this thread's own
+  BatchRows rows;                      // the rows this step computes
+  std::span<const int32_t> row_index;  // their places in the whole batch
+  std::span<std::byte> scratch;        // this thread's own
   FaultLog* faults;
-  int32_t step;                         // for the fault log
+  int32_t step;  // for the fault log
 
   int64_t tokens() const { return static_cast<int64_t>(rows.places.size()); }
   const Rows& in_rows(size_t i) const { return std::get<Rows>(in[i]); }
   const Rows& out_rows(size_t i = 0) const { return std::get<Rows>(out[i]); }
   // This thread's part of [0, size), cut at multiples of unit.
-  WorkRange Share(int64_t size, int64_t unit = 1) const { return ShareOf(size, unit, member, members); }
+  WorkRange Share(int64_t size, int64_t unit = 1) const {
+    return ShareOf(size, unit, member, members);
+  }
 };
 
 class Operation {

@@ -29,14 +29,16 @@ class Elementwise : public Operation {
   }
 
  protected:
-  virtual void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const = 0;
+  virtual void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+                     float* y) const = 0;
 };
 
 class Add final : public Elementwise {
  public:
   std::string_view name() const override { return "add"; }
   std::string_view rule() const override { return kAddRule; }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
     step.kernels.add(step.in_rows(0).row(t) + begin, step.in_rows(1).row(t) + begin, count, y);
   }
 };
@@ -45,7 +47,8 @@ class Mul final : public Elementwise {
  public:
   std::string_view name() const override { return "mul"; }
   std::string_view rule() const override { return kMulRule; }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
     step.kernels.mul(step.in_rows(0).row(t) + begin, step.in_rows(1).row(t) + begin, count, y);
   }
 };
@@ -54,8 +57,11 @@ class AddBias final : public Elementwise {
  public:
   std::string_view name() const override { return "add_bias"; }
   std::string_view rule() const override { return "t*, * -> t*"; }
-  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kVector; }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+  OperandKind operand(size_t i) const override {
+    return i == 0 ? OperandKind::kRows : OperandKind::kVector;
+  }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
     const auto bias = std::get<std::span<const float>>(step.in[1]);
     step.kernels.add(step.in_rows(0).row(t) + begin, bias.data() + begin, count, y);
   }
@@ -67,7 +73,8 @@ class Scale final : public Elementwise {
   std::string_view name() const override { return "scale"; }
   std::string_view rule() const override { return kScaleRule; }
   std::string attributes() const override { return fmt::format("by={}", factor_); }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
     step.kernels.scale(step.in_rows(0).row(t) + begin, factor_, count, y);
   }
 
@@ -80,10 +87,14 @@ class PositionScale final : public Elementwise {
   PositionScale(float beta, int64_t length) : beta_(beta), length_(length) {}
   std::string_view name() const override { return "position_scale"; }
   std::string_view rule() const override { return kScaleRule; }
-  std::string attributes() const override { return fmt::format("beta={} length={}", beta_, length_); }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+  std::string attributes() const override {
+    return fmt::format("beta={} length={}", beta_, length_);
+  }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
     const int64_t turns = step.rows.places[static_cast<size_t>(t)].position / length_;
-    const float factor = static_cast<float>(1 + double{beta_} * f64::Log(1.0 + static_cast<double>(turns)));
+    const float factor =
+        static_cast<float>(1 + double{beta_} * f64::Log(1.0 + static_cast<double>(turns)));
     step.kernels.scale(step.in_rows(0).row(t) + begin, factor, count, y);
   }
 
@@ -98,7 +109,8 @@ class SoftCapOperation final : public Elementwise {
   std::string_view name() const override { return "soft_cap"; }
   std::string_view rule() const override { return kSoftCapRule; }
   std::string attributes() const override { return fmt::format("cap={}", cap_); }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
     step.kernels.soft_cap(step.in_rows(0).row(t) + begin, count, cap_, y);
   }
 
@@ -112,7 +124,8 @@ class Activate final : public Elementwise {
   std::string_view name() const override { return "activate"; }
   std::string_view rule() const override { return kActivateRule; }
   std::string attributes() const override { return std::string(ActivationName(activation_)); }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
     step.kernels.activate(activation_, step.in_rows(0).row(t) + begin, count, y);
   }
 
@@ -125,9 +138,13 @@ class ActivateGated final : public Elementwise {
   explicit ActivateGated(const Gating& gating) : gating_(gating) {}
   std::string_view name() const override { return "activate_gated"; }
   std::string_view rule() const override { return kActivateGatedRule; }
-  std::string attributes() const override { return std::string(ActivationName(gating_.activation)); }
-  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count, float* y) const override {
-    step.kernels.activate_gated(gating_, step.in_rows(0).row(t) + begin, step.in_rows(1).row(t) + begin, count, y);
+  std::string attributes() const override {
+    return std::string(ActivationName(gating_.activation));
+  }
+  void Apply(const StepContext& step, int64_t t, int64_t begin, int64_t count,
+             float* y) const override {
+    step.kernels.activate_gated(gating_, step.in_rows(0).row(t) + begin,
+                                step.in_rows(1).row(t) + begin, count, y);
   }
 
  private:
@@ -145,7 +162,8 @@ class Quantize final : public Operation {
     ForShare(step, x.width, [&](int64_t t, int64_t begin, int64_t end) {
       const QuantizedRows row = q.From(t);
       const int64_t first = begin / kBlockK;
-      const QuantizedRow out = {row.codes + begin, row.scales + first, row.minus_sums + 3 * first, row.scaled_sums + 3 * first};
+      const QuantizedRow out = {row.codes + begin, row.scales + first, row.minus_sums + 3 * first,
+                                row.scaled_sums + 3 * first};
       const bool finite = step.kernels.quantize_row(x.row(t) + begin, end - begin, out);
       if (!finite) step.faults->Report(step.row_index[static_cast<size_t>(t)], step.step);
     });
@@ -172,8 +190,12 @@ class Embed final : public Operation {
   explicit Embed(float scale) : scale_(scale) {}
   std::string_view name() const override { return "embed"; }
   std::string_view rule() const override { return "t, vk -> tk"; }
-  std::string attributes() const override { return scale_ == 1 ? "" : fmt::format("scale={}", scale_); }
-  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kTokens : OperandKind::kTable; }
+  std::string attributes() const override {
+    return scale_ == 1 ? "" : fmt::format("scale={}", scale_);
+  }
+  OperandKind operand(size_t i) const override {
+    return i == 0 ? OperandKind::kTokens : OperandKind::kTable;
+  }
   Split split() const override { return Split::kTokens; }
   void Run(const StepContext& step) const override {
     const Table& table = std::get<Table>(step.in[1]);
@@ -195,7 +217,9 @@ class Norm : public Operation {
  public:
   explicit Norm(float eps) : eps_(eps) {}
   std::string attributes() const override { return fmt::format("eps={}", eps_); }
-  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kVector; }
+  OperandKind operand(size_t i) const override {
+    return i == 0 ? OperandKind::kRows : OperandKind::kVector;
+  }
   Split split() const override { return Split::kTokens; }
   void Run(const StepContext& step) const override {
     const Rows &x = step.in_rows(0), &y = step.out_rows();
@@ -239,14 +263,17 @@ class RopeAngles final : public Operation {
   std::string_view name() const override { return "rope_angles"; }
   std::string_view rule() const override { return "t -> tc"; }
   std::string attributes() const override { return fmt::format("pairs={}", table_->pairs()); }
-  FactorRule::OwnAxes own_axes() const override { return {{'c', Axis{'d', 2 * table_->pairs(), 1}}}; }
+  FactorRule::OwnAxes own_axes() const override {
+    return {{'c', Axis{'d', 2 * table_->pairs(), 1}}};
+  }
   OperandKind operand(size_t) const override { return OperandKind::kTokens; }
   Split split() const override { return Split::kTokens; }
   void Run(const StepContext& step) const override {
     const Rows& y = step.out_rows();
     const WorkRange share = step.Share(step.tokens());
     for (int64_t t = share.begin; t < share.end; ++t) {
-      table_->Fill(step.rows.places[static_cast<size_t>(t)].position, y.row(t), y.row(t) + table_->pairs());
+      table_->Fill(step.rows.places[static_cast<size_t>(t)].position, y.row(t),
+                   y.row(t) + table_->pairs());
     }
   }
 
@@ -260,16 +287,19 @@ class Rope final : public Operation {
   std::string_view name() const override { return "rope"; }
   std::string_view rule() const override { return "t*d!, tc! -> t*d"; }
   std::string attributes() const override {
-    return fmt::format("{} n_rot={}", pairing_ == RopePairing::kHalves ? "halves" : "pairs", n_rot_);
+    return fmt::format("{} n_rot={}", pairing_ == RopePairing::kHalves ? "halves" : "pairs",
+                       n_rot_);
   }
   Split split() const override { return Split::kTokens; }
   void Run(const StepContext& step) const override {
     const Rows &x = step.in_rows(0), &angles = step.in_rows(1), &y = step.out_rows();
     const WorkRange share = step.Share(step.tokens());
-    auto rotate = pairing_ == RopePairing::kHalves ? step.kernels.rope_halves : step.kernels.rope_pairs;
+    auto rotate =
+        pairing_ == RopePairing::kHalves ? step.kernels.rope_halves : step.kernels.rope_pairs;
     for (int64_t t = share.begin; t < share.end; ++t) {
       std::copy_n(x.row(t), x.width, y.row(t));
-      for (int64_t at = 0; at < x.width; at += d_) rotate(y.row(t) + at, angles.row(t), angles.row(t) + n_rot_ / 2, n_rot_);
+      for (int64_t at = 0; at < x.width; at += d_)
+        rotate(y.row(t) + at, angles.row(t), angles.row(t) + n_rot_ / 2, n_rot_);
     }
   }
 
@@ -283,8 +313,12 @@ class Linear final : public Operation {
   explicit Linear(int64_t cut_unit) : cut_unit_(cut_unit) {}
   std::string_view name() const override { return "linear"; }
   std::string_view rule() const override { return "t*, +* -> t+"; }
-  std::string attributes() const override { return cut_unit_ == 0 ? "" : fmt::format("cut={}", cut_unit_); }
-  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kMatrix; }
+  std::string attributes() const override {
+    return cut_unit_ == 0 ? "" : fmt::format("cut={}", cut_unit_);
+  }
+  OperandKind operand(size_t i) const override {
+    return i == 0 ? OperandKind::kRows : OperandKind::kMatrix;
+  }
   Split split() const override { return Split::kColumns; }
   size_t scratch_bytes(std::span<const Operand>) const override { return kMatMulScratchBytes; }
   void Run(const StepContext& step) const override {
@@ -325,7 +359,9 @@ class KvAppend final : public Operation {
  public:
   std::string_view name() const override { return "kv_append"; }
   std::string_view rule() const override { return kKvAppendRule; }
-  OperandKind operand(size_t i) const override { return i < 2 ? OperandKind::kRows : OperandKind::kState; }
+  OperandKind operand(size_t i) const override {
+    return i < 2 ? OperandKind::kRows : OperandKind::kState;
+  }
   bool writes_state() const override { return true; }
   Split split() const override { return Split::kTokens; }
   // One head's row, padded: heads are at most 1024 wide.
@@ -333,8 +369,9 @@ class KvAppend final : public Operation {
   void Run(const StepContext& step) const override {
     const StateView& state = std::get<StateView>(step.in[2]);
     const Rows &k = step.in_rows(0), &v = step.in_rows(1);
-    const KvAppendTask task{*state.layout, state.k_offset, state.v_offset, k.data, k.width, v.data, v.width,
-                            step.rows.places.data(), step.tokens()};
+    const KvAppendTask task{*state.layout, state.k_offset, state.v_offset, k.data,
+                            k.width,       v.data,         v.width,        step.rows.places.data(),
+                            step.tokens()};
     const WorkRange share = step.Share(step.tokens());
     step.kernels.kv_append(task, share.begin, share.end, step.scratch.data());
     for (int64_t t = share.begin; t < share.end; ++t) {
@@ -347,7 +384,8 @@ class KvAppend final : public Operation {
   // What is cached outlives the batch and may be shared, whatever the weights' formats. Sums could overflow, so bits are compared.
   static bool AllFinite(const float* x, int64_t n) {
     uint32_t most = 0;
-    for (int64_t i = 0; i < n; ++i) most = std::max(most, std::bit_cast<uint32_t>(x[i]) & 0x7fffffff);
+    for (int64_t i = 0; i < n; ++i)
+      most = std::max(most, std::bit_cast<uint32_t>(x[i]) & 0x7fffffff);
     return most < 0x7f800000;
   }
 };
@@ -356,7 +394,9 @@ class Attention final : public Operation {
  public:
   explicit Attention(const AttentionSettings& settings) : settings_(settings) {}
   std::string_view name() const override { return "attention"; }
-  std::string_view rule() const override { return settings_.sinks ? kAttentionSinksRule : kAttentionRule; }
+  std::string_view rule() const override {
+    return settings_.sinks ? kAttentionSinksRule : kAttentionRule;
+  }
   std::string attributes() const override {
     std::string text = fmt::format("scale={}", settings_.scale);
     if (settings_.soft_cap != 0) text += fmt::format(" cap={}", settings_.soft_cap);
@@ -369,7 +409,8 @@ class Attention final : public Operation {
   Split split() const override { return Split::kOwn; }
   size_t scratch_bytes(std::span<const Operand> in) const override {
     const KvLayout& layout = *std::get<StateView>(in[1]).layout;
-    return AttentionScratchBytes(layout, std::get<Rows>(in[0]).width / (layout.kv_heads * layout.dk));
+    return AttentionScratchBytes(layout,
+                                 std::get<Rows>(in[0]).width / (layout.kv_heads * layout.dk));
   }
   void Run(const StepContext& step) const override {
     const StateView& state = std::get<StateView>(step.in[1]);
@@ -406,17 +447,27 @@ OperationPtr MakeQuantize() { return std::make_shared<Quantize>(); }
 OperationPtr MakeSelectRows() { return std::make_shared<SelectRows>(); }
 OperationPtr MakeRmsNorm(float eps) { return std::make_shared<RmsNorm>(eps); }
 OperationPtr MakeLayerNorm(float eps) { return std::make_shared<LayerNorm>(eps); }
-OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table) { return std::make_shared<RopeAngles>(std::move(table)); }
-OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d) { return std::make_shared<Rope>(pairing, n_rot, d); }
+OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table) {
+  return std::make_shared<RopeAngles>(std::move(table));
+}
+OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d) {
+  return std::make_shared<Rope>(pairing, n_rot, d);
+}
 OperationPtr MakeKvAppend() { return std::make_shared<KvAppend>(); }
-OperationPtr MakeAttention(const AttentionSettings& settings) { return std::make_shared<Attention>(settings); }
+OperationPtr MakeAttention(const AttentionSettings& settings) {
+  return std::make_shared<Attention>(settings);
+}
 OperationPtr MakeAdd() { return std::make_shared<Add>(); }
 OperationPtr MakeAddBias() { return std::make_shared<AddBias>(); }
 OperationPtr MakeMul() { return std::make_shared<Mul>(); }
 OperationPtr MakeScale(float factor) { return std::make_shared<Scale>(factor); }
-OperationPtr MakePositionScale(float beta, int64_t length) { return std::make_shared<PositionScale>(beta, length); }
+OperationPtr MakePositionScale(float beta, int64_t length) {
+  return std::make_shared<PositionScale>(beta, length);
+}
 OperationPtr MakeSoftCap(float cap) { return std::make_shared<SoftCapOperation>(cap); }
 OperationPtr MakeActivate(Activation activation) { return std::make_shared<Activate>(activation); }
-OperationPtr MakeActivateGated(const Gating& gating) { return std::make_shared<ActivateGated>(gating); }
+OperationPtr MakeActivateGated(const Gating& gating) {
+  return std::make_shared<ActivateGated>(gating);
+}
 
 }  // namespace lockstep
