@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -60,37 +61,50 @@ int64_t ScaleBytes(const Format& format, ScaleLayout layout) {
   return 0;
 }
 
-// Sets `bits` bits at `shift` of a byte of the unit, which starts zeroed.
-void Put(std::byte* at, int value, int shift) { *at |= static_cast<std::byte>(value << shift); }
+// The codes of one lane in a 32-block: word g holds k-group g, a byte for each of its four codes.
+using LaneWords = std::array<uint32_t, 8>;
 
-// Stores code `u` of lane `lane` at k index `i` (0..31) of a 32-block.
-void WeaveCode(CodeLayout layout, int u, int lane, int i, std::byte* block) {
-  const int group = i / 4, byte = lane * 4 + i % 4;
-  auto two_bit_plane = [&](std::byte* plane, int bits) {
-    Put(plane + group / 4 * 64 + byte, bits & 3, group % 4 * 2);
-  };
-  auto four_bit_plane = [&] { Put(block + group % 4 * 64 + byte, u & 15, group / 4 * 4); };
+// Bits [bit, bit + bits) of every byte, moved to the bottom.
+constexpr uint32_t ByteField(uint32_t word, int bit, int bits) {
+  return word >> bit & 0x01010101u * ((1u << bits) - 1);
+}
+
+// Stores planes of `bits` bits, taken from bit `from` of the codes: 8 / bits groups share a byte. `step`: groups between neighbours in
+// a byte.
+void WeavePlane(const LaneWords& words, int from, int bits, int step, int lane, std::byte* plane) {
+  const int share = 8 / bits, vectors = bits;
+  for (int v = 0; v < vectors; ++v) {
+    uint32_t word = 0;
+    for (int i = 0; i < share; ++i) {
+      const int group = step == 1 ? v * share + i : v + i * step;
+      word |= ByteField(words[group], from, bits) << (i * bits);
+    }
+    std::memcpy(plane + v * 64 + lane * 4, &word, sizeof(word));
+  }
+}
+
+void WeaveBlock(CodeLayout layout, const LaneWords& words, int lane, std::byte* block) {
   switch (layout) {
     case CodeLayout::kBits2:
-      two_bit_plane(block, u);
+      WeavePlane(words, 0, 2, 1, lane, block);
       break;
     case CodeLayout::kBits3:
-      two_bit_plane(block, u);
-      Put(block + 128 + byte, u >> 2 & 1, group);
+      WeavePlane(words, 0, 2, 1, lane, block);
+      WeavePlane(words, 2, 1, 1, lane, block + 128);
       break;
     case CodeLayout::kBits4:
-      four_bit_plane();
+      WeavePlane(words, 0, 4, 4, lane, block);
       break;
     case CodeLayout::kBits5:
-      four_bit_plane();
-      Put(block + 256 + byte, u >> 4 & 1, group);
+      WeavePlane(words, 0, 4, 4, lane, block);
+      WeavePlane(words, 4, 1, 1, lane, block + 256);
       break;
     case CodeLayout::kBits6:
-      four_bit_plane();
-      two_bit_plane(block + 256, u >> 4);
+      WeavePlane(words, 0, 4, 4, lane, block);
+      WeavePlane(words, 4, 2, 1, lane, block + 256);
       break;
     default:
-      block[group * 64 + byte] = static_cast<std::byte>(u);
+      WeavePlane(words, 0, 8, 1, lane, block);
   }
 }
 
@@ -200,9 +214,11 @@ std::optional<BadWeight> PackQuantizedPanel(const std::byte* rows, int64_t panel
         continue;
       }
       WeaveScales(format, packing, block, scales.data(), mins.data(), static_cast<int>(lane), unit);
-      for (int i = 0; i < format.block; ++i) {
-        WeaveCode(packing.codes, stored[static_cast<uint8_t>(codes[i])], static_cast<int>(lane),
-                  i % kBlockK, unit + scale_bytes + i / kBlockK * code_bytes);
+      for (int begin = 0; begin < format.block; begin += kBlockK) {
+        std::array<uint8_t, kBlockK> bytes;
+        for (int i = 0; i < kBlockK; ++i) bytes[i] = stored[static_cast<uint8_t>(codes[begin + i])];
+        WeaveBlock(packing.codes, std::bit_cast<LaneWords>(bytes), static_cast<int>(lane),
+                   unit + scale_bytes + begin / kBlockK * code_bytes);
       }
     }
   }
