@@ -377,6 +377,18 @@ TEST(Engine, FreesThePagesOfCancelledRequests) {
   }
 }
 
+TEST(Engine, WaitsForEventsAsLongAsAsked) {
+  Engine engine(Load(Dense()));
+  auto request = engine.Submit(Greedy({5}, 2)).value();
+  Event event;
+  // The longest time there is does not wrap around to none.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(request->Next(&event, std::chrono::milliseconds::max()), Request::State::kEvent);
+  }
+  EXPECT_EQ(request->Next(&event, std::chrono::milliseconds::max()), Request::State::kFinished);
+  EXPECT_EQ(request->Next(&event, std::chrono::milliseconds(0)), Request::State::kFinished);
+}
+
 TEST(Engine, CancelsWhatIsUnderWayWhenItGoes) {
   std::vector<std::shared_ptr<Request>> requests;
   std::thread reader;

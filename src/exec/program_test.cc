@@ -4,11 +4,9 @@
 #include <model_run.h>
 #include <tiny_model.h>
 
-#include <numeric>
-
-#include "base/file.h"
 #include "exec/program_check.h"
 #include "gguf/temp_folder.h"
+#include "graph/golden_file.h"
 
 namespace lockstep::test {
 namespace {
@@ -28,10 +26,10 @@ TEST(Program, PrintsStepsBarriersAndBuffers) {
   TinyOptions options;
   options.layers = 2;
   const Graph graph = GraphOf(options);
-  EXPECT_EQ(Program(graph, Codes, {64, 4, false, true}).Print(graph),
-            ReadFile(std::string(kTestdata) + "llama_codes.txt", 1 << 20));
-  EXPECT_EQ(Program(graph, Floats, {64, 4, true, true}).Print(graph),
-            ReadFile(std::string(kTestdata) + "llama_hidden.txt", 1 << 20));
+  ExpectGolden(std::string(kTestdata) + "llama_codes.txt",
+               Program(graph, Codes, {64, 4, false, true}).Print(graph));
+  ExpectGolden(std::string(kTestdata) + "llama_hidden.txt",
+               Program(graph, Floats, {64, 4, true, true}).Print(graph));
 }
 
 std::string FaultOf(const OpenProgram& program) { return ProgramCheck(program).Fault(); }

@@ -4,8 +4,8 @@
 #include <model_run.h>
 #include <tiny_model.h>
 
-#include "base/file.h"
 #include "gguf/temp_folder.h"
+#include "graph/golden_file.h"
 
 namespace lockstep::test {
 namespace {
@@ -19,7 +19,7 @@ TEST(Graph, PrintsWhatAModelComputes) {
     TinyModel(options).Write(folder / "model.gguf");
     const std::string golden =
         fmt::format("{}/src/graph/testdata/{}.txt", LOCKSTEP_SOURCE_DIR, name);
-    EXPECT_EQ(ModelRun(folder / "model.gguf").graph().Print(), ReadFile(golden, 1 << 20));
+    ExpectGolden(golden, ModelRun(folder / "model.gguf").graph().Print());
   }
 }
 
