@@ -45,6 +45,7 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
     return SlotOperand(slot, arena_.data(),
                        slot.rows == RowSet::kAll ? options.max_tokens : options.max_outputs);
   };
+  size_t shared_bytes = 0;
   for (const Step& step : program.steps()) {
     std::vector<Operand> in;
     for (size_t i = 0; i < step.in_values.size(); ++i) {
@@ -65,12 +66,14 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
       }
     }
     scratch_bytes_ = std::max(scratch_bytes_, step.op->scratch_bytes(in));
+    shared_bytes = std::max(shared_bytes, step.op->shared_bytes());
     in_.push_back(std::move(in));
     out_.push_back(step.out >= 0 ? std::vector<Operand>{operand_of(step.out)}
                                  : std::vector<Operand>{});
   }
   scratch_bytes_ = static_cast<size_t>(RoundUp(static_cast<int64_t>(scratch_bytes_), 4096));
   scratch_ = Buffer(Size(scratch_bytes_) * Size(static_cast<uint64_t>(team.size())), "scratch");
+  shared_ = Buffer(Size(shared_bytes), "scratch");
   all_index_.resize(static_cast<size_t>(options.max_tokens));
   std::iota(all_index_.begin(), all_index_.end(), 0);
   step_seconds_.assign(program.steps().size(), 0);
@@ -113,7 +116,9 @@ void Executor::RunMember(int member) {
         index_[set],
         {scratch_.data() + scratch_bytes_ * static_cast<size_t>(member), scratch_bytes_},
         &faults_,
-        static_cast<int32_t>(i)};
+        static_cast<int32_t>(i),
+        shared_.bytes(),
+        &team_};
     step.op->Run(context);
     if (tracing_ && member == 0) {
       const Clock::time_point now = Clock::now();

@@ -43,6 +43,7 @@ class Executor {
   const Kernels& kernels_;
   Buffer arena_;
   Buffer scratch_;
+  Buffer shared_;
   size_t scratch_bytes_ = 0;                    // of one member
   std::vector<std::vector<Operand>> in_, out_;  // of each step
 

@@ -106,6 +106,9 @@ struct StepContext {
   std::span<std::byte> scratch;        // this thread's own
   FaultLog* faults;
   int32_t step;  // for the fault log
+  // For operations whose threads meet inside a step; both are there or neither is.
+  std::span<std::byte> shared = {};  // one piece for the whole team
+  ThreadTeam* team = nullptr;
 
   int64_t tokens() const { return static_cast<int64_t>(rows.places.size()); }
   const Rows& in_rows(size_t i) const { return std::get<Rows>(in[i]); }
@@ -133,6 +136,8 @@ class Operation {
   virtual Split split() const = 0;
   // Bytes of scratch a thread needs for these operands.
   virtual size_t scratch_bytes(std::span<const Operand>) const { return 0; }
+  // Bytes that the team shares where threads meet inside the step.
+  virtual size_t shared_bytes() const { return 0; }
   // Does this thread's share.
   virtual void Run(const StepContext& step) const = 0;
 

@@ -412,6 +412,7 @@ class Attention final : public Operation {
     return AttentionScratchBytes(layout,
                                  std::get<Rows>(in[0]).width / (layout.kv_heads * layout.dk));
   }
+  size_t shared_bytes() const override { return size_t{4} << 20; }
   void Run(const StepContext& step) const override {
     const StateView& state = std::get<StateView>(step.in[1]);
     const Rows &q = step.in_rows(0), &out = step.out_rows();
@@ -431,11 +432,27 @@ class Attention final : public Operation {
     task.out_stride = out.width;
     task.rows = step.rows.places.data();
     task.tokens = step.tokens();
-    const WorkRange share = step.Share(AttentionItems(task));
-    step.kernels.attention(task, share.begin, share.end, step.scratch.data());
+    const int64_t items = AttentionItems(task);
+    const WorkRange share = step.Share(items);
+    if (!DealsPieces(step, task, items)) {
+      step.kernels.attention(task, share.begin, share.end, step.scratch.data());
+      return;
+    }
+    const WorkRange pieces = step.Share(AttentionPieces(task));
+    step.kernels.attention_spans(task, pieces.begin, pieces.end, step.shared.data(),
+                                 step.scratch.data());
+    step.team->Barrier();
+    step.kernels.attention_merge(task, share.begin, share.end, step.shared.data(),
+                                 step.scratch.data());
   }
 
  private:
+  // Few items leave threads idle or uneven: then long contexts are dealt by span.
+  static bool DealsPieces(const StepContext& step, const AttentionTask& task, int64_t items) {
+    return step.members > 1 && step.team != nullptr && items < 4 * step.members &&
+           AttentionPieces(task) > items && AttentionPartialBytes(task) <= step.shared.size();
+  }
+
   AttentionSettings settings_;
 };
 
