@@ -160,6 +160,20 @@ TEST_F(AtomicFileTest, LeavesNothingWithoutCommit) {
   EXPECT_EQ(ReadFile(Path("kept"), 100), "old");
 }
 
+TEST_F(AtomicFileTest, WritesAtPlacesInAnyOrder) {
+  const std::string path = Path("places");
+  auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+  AtomicFile file(path);
+  file.Write("abc");
+  file.WriteAt(6, bytes("gh"));
+  EXPECT_EQ(file.size(), 8u);
+  file.WriteAt(3, bytes("def"));
+  file.Write("i");
+  file.WriteAt(0, bytes("A"));
+  file.Commit();
+  EXPECT_EQ(ReadFile(path, 100), "Abcdefghi");
+}
+
 TEST_F(AtomicFileTest, FailsInOneLineWhereItCannotWrite) {
   fs::create_directory(Path("folder"));
   EXPECT_EQ(ErrorOf([&] { AtomicFile file(Path("folder")); }),

@@ -63,6 +63,20 @@ TEST(Progress, DrawsNothingWhereTheStreamIsNoTerminal) {
   std::fclose(file);
 }
 
+TEST(Progress, ShowsANewLabelWhenItIsDrawnNext) {
+  FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  {
+    Progress progress("first", 10, {.stream = file, .enabled = true});
+    progress.SetLabel("second");
+    progress.Set(1);
+  }
+  const std::string content = Content(file);
+  EXPECT_NE(content.find("second ["), std::string::npos);
+  EXPECT_EQ(content.find("first"), std::string::npos);
+  std::fclose(file);
+}
+
 TEST(Progress, DrawsAtMostTenTimesASecondFromManyThreads) {
   FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);

@@ -303,6 +303,38 @@ TEST(SafetensorsIndex, MalformedIndexesAreRefusedInOneLine) {
   }
 }
 
+TEST(SafetensorsWriter, PiecesInAnyOrderGiveTheFileOfOnePiece) {
+  TempFolder folder;
+  std::vector<float> a(6), b(10);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i);
+  const auto bytes_a = std::as_bytes(std::span(a)), bytes_b = std::as_bytes(std::span(b));
+  const std::vector<SafetensorsItem> items = {
+      {"a", "F32", {2, 3}, bytes_a}, {"none", "F32", {0}, {}}, {"b", "F32", {10}, bytes_b}};
+  WriteSafetensors(folder / "whole", items, {{"k", "v"}});
+  const std::vector<SafetensorsPlan> plan = {
+      {"a", "F32", {2, 3}}, {"none", "F32", {0}}, {"b", "F32", {10}}};
+  SafetensorsWriter writer(folder / "pieces", plan, {{"k", "v"}});
+  writer.Append(2, bytes_b.first(12));
+  writer.Append(0, bytes_a.first(4));
+  writer.Append(2, bytes_b.subspan(12));
+  EXPECT_FALSE(std::filesystem::exists(folder / "pieces"));
+  writer.Append(0, bytes_a.subspan(4));
+  writer.Commit();
+  EXPECT_EQ(ReadFile(folder / "pieces", 1 << 20), ReadFile(folder / "whole", 1 << 20));
+}
+
+TEST(SafetensorsWriter, ImpossiblePlansAreRefused) {
+  TempFolder folder;
+  for (const SafetensorsPlan& plan : std::vector<SafetensorsPlan>{
+           {"a", "F31", {1}}, {"a", "F32", {UINT64_MAX, 2}}, {"__metadata__", "F32", {1}}}) {
+    const std::string message =
+        MessageOf([&] { SafetensorsWriter(folder / "x", std::span(&plan, 1)); });
+    EXPECT_NE(message, "") << plan.type;
+    EXPECT_EQ(message.find('\n'), message.npos);
+    EXPECT_TRUE(std::filesystem::is_empty(folder / "")) << message;
+  }
+}
+
 TEST(Safetensors, FolderWithoutACheckpointIsRefused) {
   TempFolder folder;
   EXPECT_NE(MessageOf([&] { Safetensors::Open(folder / ""); }).find("found neither"),
