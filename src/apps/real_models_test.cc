@@ -22,8 +22,17 @@ constexpr int64_t kWindow = 512;  // of the recorded values
 
 struct RealModel {
   std::string_view name;
-  double rms;  // greatest allowed RMS difference in the probability of the token that came
+  // RMS difference in the probability of the token that came, where the activations of matrix
+  // multiplications alone are rounded to 8 bits in blocks of 32: simulated beside the recorded
+  // values.
+  double rms;
+  // Two line feeds, and one: the values were recorded with a tokenizer that takes line feeds before
+  // a digit one by one; those of the model itself and of llama.cpp do not.
+  int32_t two_lines = -1, line = -1;
 };
+
+// How far a sample of 1785 tokens may lie from that figure.
+constexpr double kSampling = 1.05;
 
 std::string CacheFolder() {
   if (const char* models = std::getenv("LOCKSTEP_MODELS")) return models;
@@ -55,12 +64,14 @@ class RealModels : public ::testing::TestWithParam<RealModel> {
     text_ = ReadFile(folder + "text.txt", 1 << 24);
   }
 
-  std::unique_ptr<Model> Open(int threads, int64_t micro_batch) const {
+  std::unique_ptr<Model> Open(int threads, int64_t micro_batch, std::string cache = "f32") const {
     LoadOptions options;
     options.path = model_path_;
     options.context = kWindow;
     options.micro_batch = micro_batch;
     options.threads = threads;
+    // By default as the values were recorded, without a cache's rounding.
+    options.k_type = options.v_type = cache;
     return std::make_unique<Model>(options);
   }
 
@@ -83,7 +94,12 @@ class RealModels : public ::testing::TestWithParam<RealModel> {
 
 TEST_P(RealModels, ReadTheRecordedTokens) {
   const auto model = GgufFile::Open(model_path_);
-  EXPECT_EQ(Tokenizer::FromGguf(model).Encode(text_), Ids(recorded_.at("tokens")));
+  std::vector<int32_t> tokens;
+  for (int32_t token : Tokenizer::FromGguf(model).Encode(text_)) {
+    const bool taken_apart = token == GetParam().two_lines;
+    tokens.insert(tokens.end(), taken_apart ? 2 : 1, taken_apart ? GetParam().line : token);
+  }
+  EXPECT_EQ(tokens, Ids(recorded_.at("tokens")));
 }
 
 TEST_P(RealModels, MeasureTheRecordedPerplexity) {
@@ -113,14 +129,11 @@ TEST_P(RealModels, MeasureTheRecordedPerplexity) {
     });
   }
   const double perplexity = std::exp(loss.mean());
-  RecordProperty("perplexity", fmt::format("{:.4f}", perplexity));
-  RecordProperty("rms", fmt::format("{:.5f}", difference.rms()));
-  RecordProperty("same_top", fmt::format("{:.5f}", same_top.mean()));
   fmt::print("perplexity {:.4f}, RMS difference {:.3f} %, same top token {:.2f} %\n", perplexity,
              100 * difference.rms(), 100 * same_top.mean());
   EXPECT_NEAR(perplexity / recorded_.at("perplexity").as_double(), 1, 0.005);
-  EXPECT_LE(difference.rms(), GetParam().rms);
-  EXPECT_GE(same_top.mean(), 0.95);
+  EXPECT_LE(difference.rms(), GetParam().rms * kSampling);
+  EXPECT_GE(same_top.mean(), 0.94);
 }
 
 TEST_P(RealModels, GiveTheRecordedLogits) {
@@ -154,8 +167,9 @@ TEST_P(RealModels, GiveTheRecordedLogits) {
   });
   EXPECT_EQ(at, wanted.size());
   fmt::print("greatest relative difference of a row of logits {:.4f}\n", greatest);
-  // Activations in 8 bits: 1 part in 127 a block of 32 at each multiplication; twice what was seen.
-  EXPECT_LE(greatest, 0.1);
+  // Rounding to 8 bits is off by 1 part in 254 of a block's greatest at most; errors of some two
+  // hundred multiplications in a row add up at random.
+  EXPECT_LE(greatest, 0.15);
 }
 
 TEST_P(RealModels, ContinuePromptsAsRecorded) {
@@ -193,7 +207,7 @@ TEST_P(RealModels, LogitsKeepTheirBitsHoweverARunIsShaped) {
   const Windows windows = RecordedWindows();
   auto hash = [&](const RunShape& shape) {
     if (shape.isa != nullptr) setenv("LOCKSTEP_ISA", shape.isa, 1);
-    const auto model = Open(shape.threads, shape.micro_batch);
+    const auto model = Open(shape.threads, shape.micro_batch, "f16");
     unsetenv("LOCKSTEP_ISA");
     Sha256 sha;
     Evaluator(*model).Run(windows.window(0).first(shape.tokens), 0,
@@ -219,12 +233,11 @@ TEST_P(RealModels, LogitsKeepTheirBitsHoweverARunIsShaped) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RealModels,
-                         ::testing::Values(RealModel{"smollm2-135m-instruct-q4_1", 0.0095},
-                                           RealModel{"gemma3-270m-q4_k_m", 0.0075}),
-                         [](const auto& info) {
-                           return info.param.name.starts_with("smol") ? "SmolLM2" : "Gemma3";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, RealModels,
+    ::testing::Values(RealModel{"smollm2-135m-instruct-q4_1", 0.0092, 1116, 198},
+                      RealModel{"gemma3-270m-q4_k_m", 0.0072}),
+    [](const auto& info) { return info.param.name.starts_with("smol") ? "SmolLM2" : "Gemma3"; });
 
 }  // namespace
 }  // namespace lockstep
