@@ -309,6 +309,27 @@ TEST(Architectures, SeeAsManyPositionsAsTheWindowSaysIncludingTheirOwn) {
   }
 }
 
+TEST(Architectures, TakeLongRotaryFactorsWhereTheContextIsLongerThanTheOriginal) {
+  TempFolder folder;
+  // Of a Phi-3 with these factors for all pairs; no factors at all where they are 0.
+  auto logits = [&](uint32_t original, float short_factor, float long_factor) {
+    TinyModel model(OptionsFor("phi3"));
+    if (short_factor != 0) {
+      model.key("rope.scaling.original_context_length") = original;
+      model.key("rope.scaling.attn_factor") = 1.f;
+      model.tensors.push_back({"rope_factors_short.weight", {8}, std::vector(8, short_factor)});
+      model.tensors.push_back({"rope_factors_long.weight", {8}, std::vector(8, long_factor)});
+    }
+    model.Write(folder / "m.gguf");
+    return ModelRun(folder / "m.gguf").Run({Prompt(20)}, {})[0].logits;
+  };
+  const std::vector<float> plain = logits(0, 0, 0);
+  EXPECT_TRUE(SameBits(logits(512, 1, 7), plain));
+  EXPECT_TRUE(SameBits(logits(64, 7, 1), plain));
+  EXPECT_GT(RelativeDifference(logits(512, 7, 1), plain), 1e-2);
+  EXPECT_GT(RelativeDifference(logits(64, 1, 7), plain), 1e-2);
+}
+
 // A projection that leads to a norm may have any scale: the norm takes it out again.
 TEST(Architectures, StayAccurateWhereActivationsPassHalfPrecision) {
   TempFolder folder;

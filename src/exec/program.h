@@ -40,10 +40,10 @@ struct Slot {
 struct Step {
   OperationPtr op;
   std::string name;
-  RowSet rows;
-  Split split;              // as chosen for this step
-  bool barrier;             // before it
-  std::vector<int32_t> in;  // slots, -1 for operands that are no computed value
+  RowSet rows = RowSet::kAll;
+  Split split = Split::kTokens;  // as chosen for this step
+  bool barrier = false;          // before it
+  std::vector<int32_t> in;       // slots, -1 for operands that are no computed value
   std::vector<ValueId> in_values;
   int32_t out = -1;  // slot
 };
