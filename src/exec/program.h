@@ -27,10 +27,10 @@ enum class RowSet : uint8_t { kAll, kOutputs };
 
 // A computed value in one form and one row set, and where it lives.
 struct Slot {
-  ValueId value;
-  RowSet rows;
-  bool quantized;
-  int64_t width;       // numbers in a row
+  ValueId value = kNoValue;
+  RowSet rows = RowSet::kAll;
+  bool quantized = false;
+  int64_t width = 0;   // numbers in a row
   int64_t offset = 0;  // in the arena
   int64_t bytes = 0;
   int32_t defined = 0;  // the step that writes it
