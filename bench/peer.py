@@ -54,7 +54,7 @@ def find_peer(folder):
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        last = done.stderr.strip().splitlines()[-1:] or [f"ended with code {done.returncode}"]
         sys.exit(f"peer: {command[0]}: {last[0]}")
     return json.loads(done.stdout)
 
