@@ -108,6 +108,15 @@ TEST_F(ModelCommands, WrongUsageIsRefusedInOneLine) {
   folder_.Put("short", "a few words");
   for (const Case& c : std::initializer_list<Case>{
            {{"run", "-m", "MODEL"}, 2, "run: expected a text"},
+           {{"run", "-m", "MODEL", "-p", "a", "--grammar", "root ::= \"a\""},
+            2,
+            "--grammar: not built yet"},
+           {{"chat", "-m", "MODEL", "-p", "a", "--json-schema", "{}"},
+            2,
+            "--json-schema: not built yet"},
+           {{"run", "-m", "MODEL", "-p", "a", "--prompt-cache", "DIRcache"},
+            2,
+            "--prompt-cache: not built yet"},
            {{"run", "-m", "MODEL", "-p", ""}, 2, "prompt: expected at least one token, found none"},
            {{"run", "-m", "MODEL", "-p", "abcdefgh", "-c", "4"},
             2,

@@ -24,20 +24,33 @@ LogitBias ParseLogitBias(std::string_view text) {
   throw Refused("--logit-bias: expected ID+BIAS or ID-BIAS, found '{}'", Printable(text));
 }
 
-std::vector<SamplerKind> ReadSamplers(const OptionValues& options, std::vector<SamplerKind> otherwise) {
+std::vector<SamplerKind> ReadSamplers(const OptionValues& options,
+                                      std::vector<SamplerKind> otherwise) {
   for (Opt option : {Opt::kSamplers, Opt::kSamplerSeq}) {
     if (options.Given(option)) return ParseSamplerOrder(options.Get<std::string>(option)).value();
   }
   return otherwise;
 }
 
+// Options that would change the answer and that nothing obeys yet: passing them over would be a lie.
+void RefuseUnbuilt(const OptionValues& options) {
+  for (Opt option : {Opt::kGrammar, Opt::kGrammarFile, Opt::kJsonSchema, Opt::kJsonSchemaFile,
+                     Opt::kDraftModel, Opt::kPromptCache, Opt::kOverrideKv}) {
+    if (options.Given(option)) {
+      throw Refused("--{}: not built yet; leave the option out", LongName(RowOf(option)));
+    }
+  }
+}
+
 }  // namespace
 
 LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences) {
+  RefuseUnbuilt(options);
   LoadOptions load;
   load.path = options.Require<std::string>(Opt::kModel);
   load.context = options.Get<int64_t>(Opt::kContext);
-  load.micro_batch = std::min(options.Get<int64_t>(Opt::kUbatch), options.Get<int64_t>(Opt::kBatch));
+  load.micro_batch =
+      std::min(options.Get<int64_t>(Opt::kUbatch), options.Get<int64_t>(Opt::kBatch));
   const int64_t parallel = options.GetOr<int64_t>(Opt::kParallel, -1);
   load.sequences = parallel > 0 ? parallel : sequences;
   load.threads = static_cast<int>(std::max<int64_t>(0, options.GetOr<int64_t>(Opt::kThreads, -1)));
@@ -52,8 +65,10 @@ SamplingParams ReadSamplingParams(const OptionValues& options) {
     Opt option;
     float SamplingParams::*member;
   };
-  for (const RealRow& row : {RealRow{Opt::kTemp, &SamplingParams::temp}, {Opt::kTopP, &SamplingParams::top_p},
-                             {Opt::kMinP, &SamplingParams::min_p}, {Opt::kTypical, &SamplingParams::typ_p},
+  for (const RealRow& row : {RealRow{Opt::kTemp, &SamplingParams::temp},
+                             {Opt::kTopP, &SamplingParams::top_p},
+                             {Opt::kMinP, &SamplingParams::min_p},
+                             {Opt::kTypical, &SamplingParams::typ_p},
                              {Opt::kTopNSigma, &SamplingParams::top_n_sigma},
                              {Opt::kXtcProbability, &SamplingParams::xtc_probability},
                              {Opt::kXtcThreshold, &SamplingParams::xtc_threshold},
@@ -79,13 +94,15 @@ SamplingParams ReadSamplingParams(const OptionValues& options) {
                               {Opt::kDryAllowedLength, &SamplingParams::dry_allowed_length},
                               {Opt::kDryPenaltyLastN, &SamplingParams::dry_penalty_last_n},
                               {Opt::kMirostat, &SamplingParams::mirostat}}) {
-    params.*row.member = static_cast<int32_t>(options.GetOr<int64_t>(row.option, params.*row.member));
+    params.*row.member =
+        static_cast<int32_t>(options.GetOr<int64_t>(row.option, params.*row.member));
   }
   params.seed = options.GetOr<int64_t>(Opt::kSeed, params.seed);
   if (options.Given(Opt::kDrySequenceBreaker)) {
     params.dry_sequence_breakers = options.Get<std::vector<std::string>>(Opt::kDrySequenceBreaker);
     // "none": no breakers at all, as llama.cpp has it.
-    if (params.dry_sequence_breakers == std::vector<std::string>{"none"}) params.dry_sequence_breakers.clear();
+    if (params.dry_sequence_breakers == std::vector<std::string>{"none"})
+      params.dry_sequence_breakers.clear();
   }
   params.samplers = ReadSamplers(options, params.samplers);
   if (options.Given(Opt::kLogitBias)) {
@@ -101,7 +118,9 @@ std::unique_ptr<Opened> OpenWithProgress(LoadOptions options) {
   // The bar needs the size, which the first call brings.
   std::unique_ptr<Progress> bar;
   options.progress = [&bar](int64_t done, int64_t all) {
-    if (!bar) bar = std::make_unique<Progress>("loading", static_cast<uint64_t>(all), ProgressOptions{.unit = ProgressUnit::kBytes});
+    if (!bar)
+      bar = std::make_unique<Progress>("loading", static_cast<uint64_t>(all),
+                                       ProgressOptions{.unit = ProgressUnit::kBytes});
     bar->Set(static_cast<uint64_t>(done));
   };
   return std::make_unique<Opened>(options);
