@@ -65,8 +65,9 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
           break;
       }
     }
-    scratch_bytes_ = std::max(scratch_bytes_, step.op->scratch_bytes(in));
-    shared_bytes = std::max(shared_bytes, step.op->shared_bytes());
+    const int64_t rows = step.rows == RowSet::kAll ? options.max_tokens : options.max_outputs;
+    scratch_bytes_ = std::max(scratch_bytes_, step.op->scratch_bytes(in, rows));
+    shared_bytes = std::max(shared_bytes, step.op->shared_bytes(in, rows));
     in_.push_back(std::move(in));
     out_.push_back(step.out >= 0 ? std::vector<Operand>{operand_of(step.out)}
                                  : std::vector<Operand>{});

@@ -121,11 +121,10 @@ void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quan
     step.op = node.op;
     step.rows = demand == Demand::kAll ? RowSet::kAll : RowSet::kOutputs;
     step.in_values = node.inputs;
-    const bool codes = std::ranges::any_of(node.inputs, [&](ValueId id) {
-      return graph.value(id).kind == Value::Kind::kWeight &&
-             node.op->operand(1) == OperandKind::kMatrix && quantized(id);
-    });
-    for (ValueId id : node.inputs) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      const bool codes = std::ranges::any_of(
+          node.op->multiplied_by(i), [&](size_t weight) { return quantized(node.inputs[weight]); });
       const bool computed = graph.value(id).kind == Value::Kind::kComputed;
       step.in.push_back(computed ? SlotOf(graph, id, step.rows, codes) : -1);
     }
@@ -153,7 +152,7 @@ void Program::PlaceBarriers() {
     int64_t width;
   };
   std::vector<std::pair<int32_t, Written>> fresh;
-  bool state_written = false;
+  bool state_written = false, met = false;
   for (Step& step : steps_) {
     const Split wanted = step.op->split();
     std::vector<Written> inputs;
@@ -184,11 +183,13 @@ void Program::PlaceBarriers() {
     for (size_t i = 0; i < step.in.size(); ++i)
       reads_state |= step.op->operand(i) == OperandKind::kState;
     if (state_written && reads_state) barrier = true;
+    if (met && step.op->meets()) barrier = true;
     step.barrier = barrier;
     if (barrier) {
       fresh.clear();
-      state_written = false;
+      state_written = met = false;
     }
+    met |= step.op->meets();
     if (step.out >= 0) fresh.push_back({step.out, {step.split, step.rows, width}});
     if (step.op->writes_state()) state_written = true;
   }

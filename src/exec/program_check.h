@@ -46,7 +46,7 @@ class ProgramCheck {
   std::string Fault() {
     for (auto check : {&ProgramCheck::Order, &ProgramCheck::Operands, &ProgramCheck::Nodes,
                        &ProgramCheck::RowSets, &ProgramCheck::Barriers, &ProgramCheck::States,
-                       &ProgramCheck::Memory}) {
+                       &ProgramCheck::Meetings, &ProgramCheck::Memory}) {
       if (std::string fault = (this->*check)(); !fault.empty()) return fault;
     }
     return "";
@@ -96,18 +96,17 @@ class ProgramCheck {
   // Operands are the graph's, in the form that the operation reads.
   std::string Operands() {
     for (const Step& step : p_.steps) {
-      bool wants_codes = false;
       for (size_t i = 0; i < step.in_values.size(); ++i) {
         const Value& value = p_.graph.value(step.in_values[i]);
-        wants_codes |= value.kind == Value::Kind::kWeight &&
-                       step.op->operand(i) == OperandKind::kMatrix && p_.codes(step.in_values[i]);
         if ((value.kind == Value::Kind::kComputed) != (step.in[i] >= 0))
           return fmt::format("{}: operand {} has no slot", step.name, i);
-        if (step.in[i] >= 0 && SlotAt(step.in[i]).value != step.in_values[i])
+        if (step.in[i] < 0) continue;
+        if (SlotAt(step.in[i]).value != step.in_values[i])
           return fmt::format("{}: operand {} is another value", step.name, i);
-      }
-      for (int32_t slot : step.in) {
-        if (slot >= 0 && SlotAt(slot).quantized != wants_codes)
+        bool wants_codes = false;
+        for (size_t weight : step.op->multiplied_by(i))
+          wants_codes |= p_.codes(step.in_values[weight]);
+        if (SlotAt(step.in[i]).quantized != wants_codes)
           return fmt::format("{}: operand in the wrong form", step.name);
       }
       if (step.out >= 0 && SlotAt(step.out).quantized != Encodes(step))
@@ -232,6 +231,18 @@ class ProgramCheck {
       }
     }
     return true;
+  }
+
+  // Steps that use the memory of the team stand in different phases.
+  std::string Meetings() {
+    int32_t last = -1;
+    for (size_t i = 0; i < p_.steps.size(); ++i) {
+      if (!p_.steps[i].op->meets()) continue;
+      if (phase_[i] == last)
+        return fmt::format("{}: takes the team's memory while it may be read", p_.steps[i].name);
+      last = phase_[i];
+    }
+    return "";
   }
 
   // A state is read behind a barrier after its rows were appended.

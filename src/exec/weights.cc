@@ -27,33 +27,119 @@ int64_t RowWidth(const Graph& graph, const Node& node, size_t operand, OperandKi
   return Elements(x) / x[0].size;
 }
 
-WeightUse FindWeight(const Graph& graph, const GgufFile& file, const Node& node, size_t operand,
-                     OperandKind kind) {
-  const Value& value = graph.value(node.inputs[operand]);
+const Format& WeightFormat(const GgufFile& file, const GgufTensor& tensor) {
+  const Format* format = FindFormat(tensor.type->id);
+  if (format->group != 0 || format->name == "F32" || format->name == "F16" ||
+      format->name == "BF16") {
+    return *format;
+  }
+  throw Refused("{}: {}: expected a type of weights, found {}", Printable(file.name(), 4096),
+                tensor.name, format->name);
+}
+
+void ExpectRows(const GgufFile& file, const GgufTensor& tensor, int64_t width, int64_t rows) {
+  if (static_cast<int64_t>(tensor.dims[0]) == width && static_cast<int64_t>(tensor.rows()) == rows)
+    return;
+  throw Refused("{}: {}: expected [{}, {}], found [{}, {}]", Printable(file.name(), 4096),
+                tensor.name, width, rows, tensor.dims[0], tensor.rows());
+}
+
+// All experts from one tensor, or each from its own.
+std::vector<WeightUse> FindExperts(const GgufFile& file, ValueId id, const Value& value) {
+  const Shape& shape = value.shape;
+  const int64_t experts = shape[0].size, rows = shape[1].size, width = shape[2].size;
+  const int64_t file_rows = value.source.file_rows != 0 ? value.source.file_rows : rows;
+  const std::string& name = value.source.tensor;
+  const size_t star = name.find('*');
+  std::vector<WeightUse> uses;
+  for (int64_t first = 0; first < experts; first += uses.back().experts) {
+    std::string part = name;
+    if (star != name.npos) part.replace(star, 1, std::to_string(first));
+    const int64_t held = star == name.npos ? experts : 1;
+    const GgufTensor tensor = file.RequireTensor(part);
+    ExpectRows(file, tensor, width, held * file_rows);
+    const Format& format = WeightFormat(file, tensor);
+    uses.push_back({id, OperandKind::kExperts, tensor, rows, width, value.source.row_begin, &format,
+                    file_rows, held, first, experts});
+    if (&format != uses[0].format) {
+      throw Refused("{}: {}: expected {} as {} is, found {}", Printable(file.name(), 4096),
+                    tensor.name, uses[0].format->name, uses[0].tensor.name, format.name);
+    }
+  }
+  return uses;
+}
+
+std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, const Node& node,
+                                  size_t operand, OperandKind kind) {
+  const ValueId id = node.inputs[operand];
+  const Value& value = graph.value(id);
+  if (kind == OperandKind::kExperts) return FindExperts(file, id, value);
   const GgufTensor tensor = file.RequireTensor(value.source.tensor);
-  WeightUse use{
-      node.inputs[operand],       kind, tensor, 0, RowWidth(graph, node, operand, kind), 0,
-      FindFormat(tensor.type->id)};
-  use.rows = Elements(value.shape) / use.width;
-  use.row_begin = value.source.row_begin;
-  // A part of a fused bias: the file's vector is its only row, the part a run of its numbers.
-  const bool part_of_vector = kind == OperandKind::kVector && value.source.file_rows != 0;
-  const int64_t width = part_of_vector ? value.source.file_rows : use.width;
-  const int64_t rows = part_of_vector                ? 1
-                       : value.source.file_rows != 0 ? value.source.file_rows
-                                                     : use.rows;
-  if (static_cast<int64_t>(tensor.dims[0]) != width ||
-      static_cast<int64_t>(tensor.rows()) != rows) {
-    throw Refused("{}: {}: expected [{}, {}], found [{}, {}]", Printable(file.name(), 4096),
-                  value.source.tensor, width, rows, tensor.dims[0], tensor.rows());
+  const int64_t elements = Elements(value.shape), last = value.shape[value.shape.rank() - 1].size;
+  WeightUse use{id,
+                kind,
+                tensor,
+                0,
+                RowWidth(graph, node, operand, kind),
+                value.source.row_begin,
+                FindFormat(tensor.type->id)};
+  use.rows = elements / use.width;
+  if (kind == OperandKind::kVector) {
+    // A part of a fused bias: the file's vector is its only row, the part a run of its numbers. Files may keep the axes of a bias
+    // of experts.
+    const bool whole = value.source.file_rows == 0;
+    const bool by_rows = whole && tensor.rows() != 1;
+    ExpectRows(file, tensor,
+               !whole    ? value.source.file_rows
+               : by_rows ? last
+                         : elements,
+               by_rows ? elements / last : 1);
+  } else {
+    ExpectRows(file, tensor, use.width,
+               value.source.file_rows != 0 ? value.source.file_rows : use.rows);
   }
-  const bool number = use.format->group != 0 || use.format->name == "F32" ||
-                      use.format->name == "F16" || use.format->name == "BF16";
-  if (!number) {
-    throw Refused("{}: {}: expected a type of weights, found {}", Printable(file.name(), 4096),
-                  value.source.tensor, use.format->name);
+  WeightFormat(file, tensor);
+  return {use};
+}
+
+// The first of the weights that are not finite, whichever thread finds it.
+class FirstFault {
+ public:
+  void Report(const std::optional<BadWeight>& found) {
+    if (!found) return;
+    std::lock_guard lock(mutex_);
+    if (!bad_ || found->row < bad_->row) bad_ = found;
   }
-  return use;
+  // Throws where there is one. row_begin: the row of the tensor that was counted as 0
+  void Refuse(const WeightUse& use, int64_t row_begin, const GgufFile& file) const {
+    if (!bad_) return;
+    throw Refused(
+        "{}: {}: expected finite weights, found NaN or infinity at row {}, column {} or in its "
+        "block",
+        Printable(file.name(), 4096), use.tensor.name, row_begin + bad_->row, bad_->column);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<BadWeight> bad_;
+};
+
+// Weights that multiply one operand are quantised together or not at all.
+void ExpectOneForm(const Graph& graph, const GgufFile& file, const Node& node,
+                   std::span<const WeightUse> uses) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const WeightUse* first = nullptr;
+    for (size_t weight : node.op->multiplied_by(i)) {
+      const auto use = std::ranges::find_if(uses, [&](const WeightUse& other) {
+        return other.value == node.inputs[weight] && other.kind == node.op->operand(weight);
+      });
+      if (first == nullptr) first = &*use;
+      if ((use->format->group != 0) == (first->format->group != 0)) continue;
+      throw Refused("{}: {}: expected {} or a type like it, as {} is, found {}",
+                    Printable(file.name(), 4096), graph.value(use->value).source.tensor,
+                    first->format->name, first->tensor.name, use->format->name);
+    }
+  }
 }
 
 }  // namespace
@@ -61,7 +147,8 @@ WeightUse FindWeight(const Graph& graph, const GgufFile& file, const Node& node,
 int64_t WeightUse::bytes() const {
   switch (kind) {
     case OperandKind::kMatrix:
-      return PackedMatrix(*format, rows, width).bytes();
+    case OperandKind::kExperts:
+      return experts * PackedMatrix(*format, rows, width).bytes();
     case OperandKind::kVector:
       return width * static_cast<int64_t>(sizeof(float));
     default:
@@ -78,8 +165,10 @@ std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file) {
       const bool known = std::ranges::any_of(uses, [&](const WeightUse& use) {
         return use.value == node.inputs[i] && use.kind == kind;
       });
-      if (!known) uses.push_back(FindWeight(graph, file, node, i, kind));
+      if (!known)
+        std::ranges::move(FindWeight(graph, file, node, i, kind), std::back_inserter(uses));
     }
+    ExpectOneForm(graph, file, node, uses);
   }
   return uses;
 }
@@ -105,6 +194,9 @@ WeightStore::WeightStore(std::vector<WeightUse> uses, const GgufFile& file, Thre
       case OperandKind::kMatrix:
         LoadMatrix(use, file, team);
         break;
+      case OperandKind::kExperts:
+        LoadExperts(use, file, team);
+        break;
       case OperandKind::kVector:
         LoadVector(use, file);
         break;
@@ -122,31 +214,49 @@ void WeightStore::LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadT
   Buffer buffer(Size(static_cast<uint64_t>(matrix->bytes())) + Size(kMatrixSlack), use.tensor.name);
   matrix->data = buffer.data();
   const std::byte* rows = use.tensor.data.data() + use.row_begin * use.format->RowBytes(use.width);
-  std::mutex mutex;
-  std::optional<BadWeight> bad;
+  FirstFault fault;
   team.Run([&](int member) {
     // The same share as Linear's, so that each thread touches first what it will read.
     const WorkRange share = ShareOf(use.rows, kColumnUnit, member, team.size());
-    auto found =
-        PackPanels(rows, share.begin / kPanelRows, CeilDiv(share.end, kPanelRows), *matrix);
-    if (!found) return;
-    std::lock_guard lock(mutex);
-    if (!bad || found->row < bad->row) bad = found;
+    fault.Report(
+        PackPanels(rows, share.begin / kPanelRows, CeilDiv(share.end, kPanelRows), *matrix));
   });
-  if (bad) {
-    throw Refused(
-        "{}: {}: expected finite weights, found NaN or infinity at row {}, column {} or in its "
-        "block",
-        Printable(file.name(), 4096), use.tensor.name, use.row_begin + bad->row, bad->column);
-  }
+  fault.Refuse(use, use.row_begin, file);
   file.Release(use.tensor);
   operands_[{use.value, use.kind}] = static_cast<const PackedMatrix*>(matrix.get());
   matrices_.push_back(std::move(matrix));
   buffers_.push_back(std::move(buffer));
 }
 
+void WeightStore::LoadExperts(const WeightUse& use, const GgufFile& file, ThreadTeam& team) {
+  std::vector<PackedMatrix>& all = experts_[use.value];
+  if (all.empty()) {
+    all.resize(static_cast<size_t>(use.all_experts),
+               PackedMatrix(*use.format, use.rows, use.width));
+    operands_[{use.value, use.kind}] = Experts(all);
+  }
+  const std::span<PackedMatrix> own = std::span(all).subspan(static_cast<size_t>(use.first_expert),
+                                                             static_cast<size_t>(use.experts));
+  const int64_t bytes = own[0].bytes(), row_bytes = use.format->RowBytes(use.width);
+  Buffer buffer(Size(static_cast<uint64_t>(bytes)) * Size(own.size()) + Size(kMatrixSlack),
+                use.tensor.name);
+  for (size_t e = 0; e < own.size(); ++e) {
+    own[e].data = buffer.data() + static_cast<int64_t>(e) * bytes;
+    const int64_t first_row = static_cast<int64_t>(e) * use.file_rows + use.row_begin;
+    FirstFault fault;
+    team.Run([&](int member) {
+      const WorkRange share = ShareOf(use.rows, kColumnUnit, member, team.size());
+      fault.Report(PackPanels(use.tensor.data.data() + first_row * row_bytes,
+                              share.begin / kPanelRows, CeilDiv(share.end, kPanelRows), own[e]));
+    });
+    fault.Refuse(use, first_row, file);
+  }
+  file.Release(use.tensor);
+  buffers_.push_back(std::move(buffer));
+}
+
 void WeightStore::LoadVector(const WeightUse& use, const GgufFile& file) {
-  std::vector<float> all(static_cast<size_t>(use.tensor.dims[0]));
+  std::vector<float> all(static_cast<size_t>(use.tensor.dims[0] * use.tensor.rows()));
   use.format->decode(use.tensor.data.data(), static_cast<int64_t>(all.size()) / use.format->block,
                      all.data());
   std::vector<float> values(all.begin() + use.row_begin, all.begin() + use.row_begin + use.width);

@@ -17,11 +17,14 @@ namespace lockstep {
 // One weight in one form. A tied embedding is held twice: packed as a matrix, and as the file's own rows.
 struct WeightUse {
   ValueId value;
-  OperandKind kind;  // kMatrix, kVector or kTable
+  OperandKind kind;  // kMatrix, kExperts, kVector or kTable
   GgufTensor tensor;
-  int64_t rows, width;  // width: numbers in a row
-  int64_t row_begin;    // first of its rows in the tensor
+  int64_t rows, width;  // of one expert where there are experts; width: numbers in a row
+  int64_t row_begin;    // first of its rows in the tensor (of each expert)
   const Format* format;
+  int64_t file_rows = 0;  // rows of one expert in the tensor
+  int64_t experts = 1;    // experts of this tensor
+  int64_t first_expert = 0, all_experts = 1;
 
   // Bytes this use takes in memory of its own (tables stay in the file's map).
   int64_t bytes() const;
@@ -51,10 +54,12 @@ class WeightStore {
   using Key = std::pair<ValueId, OperandKind>;
 
   void LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
+  void LoadExperts(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
   void LoadVector(const WeightUse& use, const GgufFile& file);
 
   std::map<Key, Operand> operands_;
   std::vector<std::unique_ptr<PackedMatrix>> matrices_;
+  std::map<ValueId, std::vector<PackedMatrix>> experts_;
   std::vector<Buffer> buffers_;
   std::vector<std::vector<float>> vectors_;
   int64_t bytes_ = 0;

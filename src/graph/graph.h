@@ -14,6 +14,8 @@ using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;
 
 // A weight as the file holds it. A matrix [n.., k..] lies as rows of k; a fused tensor gives several weights, each a run of its rows.
+// Rows of experts [e, n, k] are counted within an expert; files may hold each expert in a tensor of its own, where '*' in the name
+// stands for its number.
 struct WeightSource {
   std::string tensor;     // name in the file
   int64_t row_begin = 0;  // first of this weight's rows

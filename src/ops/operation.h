@@ -24,6 +24,7 @@ enum class OperandKind {
   kRows,       // f32 [t, ...], computed
   kQuantized,  // the same in 8-bit codes (QuantizedRows)
   kMatrix,     // a weight [n, k] packed for multiplication
+  kExperts,    // a weight [e, n, k], each expert's matrix packed for multiplication
   kVector,     // a weight [n] as f32
   kTable,      // a weight [v, n] read by rows, as the file stores it
   kState,      // cached K or V of one layer
@@ -48,7 +49,10 @@ struct StateView {
   int64_t k_offset = 0, v_offset = 0;
 };
 
-using Operand = std::variant<std::monostate, Rows, QuantizedRows, const PackedMatrix*,
+// Matrices of one shape and format, one for each expert.
+using Experts = std::span<const PackedMatrix>;
+
+using Operand = std::variant<std::monostate, Rows, QuantizedRows, const PackedMatrix*, Experts,
                              std::span<const float>, Table, StateView>;
 
 // The tokens of a batch: what they are, and where their sequences lie.
@@ -131,13 +135,17 @@ class Operation {
   // Axes of factors that no operand carries.
   virtual FactorRule::OwnAxes own_axes() const { return {}; }
   virtual OperandKind operand(size_t) const { return OperandKind::kRows; }
+  // The weights that multiply computed operand `i`: it comes in 8-bit codes where they are quantised, all or none of them.
+  virtual std::vector<size_t> multiplied_by(size_t) const { return {}; }
   // Whether the step writes a state, so that all rows of a batch must take part in it.
   virtual bool writes_state() const { return false; }
   virtual Split split() const = 0;
-  // Bytes of scratch a thread needs for these operands.
-  virtual size_t scratch_bytes(std::span<const Operand>) const { return 0; }
-  // Bytes that the team shares where threads meet inside the step.
-  virtual size_t shared_bytes() const { return 0; }
+  // Bytes of scratch a thread needs for these operands and at most `tokens` rows.
+  virtual size_t scratch_bytes(std::span<const Operand>, int64_t) const { return 0; }
+  // Whether threads meet inside the step, over memory that the team shares: such steps stand in different phases.
+  virtual bool meets() const { return false; }
+  // Bytes that the team shares in such a step.
+  virtual size_t shared_bytes(std::span<const Operand>, int64_t) const { return 0; }
   // Does this thread's share.
   virtual void Run(const StepContext& step) const = 0;
 

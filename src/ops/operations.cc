@@ -319,8 +319,11 @@ class Linear final : public Operation {
   OperandKind operand(size_t i) const override {
     return i == 0 ? OperandKind::kRows : OperandKind::kMatrix;
   }
+  std::vector<size_t> multiplied_by(size_t i) const override {
+    return i == 0 ? std::vector<size_t>{1} : std::vector<size_t>{};
+  }
   Split split() const override { return Split::kColumns; }
-  size_t scratch_bytes(std::span<const Operand>) const override { return kMatMulScratchBytes; }
+  size_t scratch_bytes(std::span<const Operand>, int64_t) const override { return kMatMulScratchBytes; }
   void Run(const StepContext& step) const override {
     const PackedMatrix& w = *std::get<const PackedMatrix*>(step.in[1]);
     const Rows& y = step.out_rows();
@@ -365,7 +368,7 @@ class KvAppend final : public Operation {
   bool writes_state() const override { return true; }
   Split split() const override { return Split::kTokens; }
   // One head's row, padded: heads are at most 1024 wide.
-  size_t scratch_bytes(std::span<const Operand>) const override { return 8192; }
+  size_t scratch_bytes(std::span<const Operand>, int64_t) const override { return 8192; }
   void Run(const StepContext& step) const override {
     const StateView& state = std::get<StateView>(step.in[2]);
     const Rows &k = step.in_rows(0), &v = step.in_rows(1);
@@ -407,12 +410,13 @@ class Attention final : public Operation {
     return i == 0 ? OperandKind::kRows : i < 3 ? OperandKind::kState : OperandKind::kVector;
   }
   Split split() const override { return Split::kOwn; }
-  size_t scratch_bytes(std::span<const Operand> in) const override {
+  size_t scratch_bytes(std::span<const Operand> in, int64_t) const override {
     const KvLayout& layout = *std::get<StateView>(in[1]).layout;
     return AttentionScratchBytes(layout,
                                  std::get<Rows>(in[0]).width / (layout.kv_heads * layout.dk));
   }
-  size_t shared_bytes() const override { return size_t{4} << 20; }
+  bool meets() const override { return true; }
+  size_t shared_bytes(std::span<const Operand>, int64_t) const override { return size_t{4} << 20; }
   void Run(const StepContext& step) const override {
     const StateView& state = std::get<StateView>(step.in[1]);
     const Rows &q = step.in_rows(0), &out = step.out_rows();

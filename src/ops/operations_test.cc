@@ -96,7 +96,7 @@ struct StepRun {
   }
 
   void Run(const Operation& op) {
-    std::vector<std::byte> scratch(std::max<size_t>(op.scratch_bytes(in), 1) + 64);
+    std::vector<std::byte> scratch(std::max<size_t>(op.scratch_bytes(in, std::ssize(places)), 1) + 64);
     auto* aligned =
         reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
     for (int member = 0; member < members; ++member) {
