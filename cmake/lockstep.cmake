@@ -40,6 +40,18 @@ set(LOCKSTEP_FLAGS_avx512 -mavx2 -mfma -mf16c -mbmi2 -mavx512f -mavx512bw -mavx5
 set(LOCKSTEP_FLAGS_neon -march=armv8.2-a+dotprod+fp16)
 set(LOCKSTEP_ISAS ${LOCKSTEP_ISAS_${CMAKE_SYSTEM_PROCESSOR}})
 
+# Where tests look for the repository's files: this folder, or "." for programs that are always run from it, whose objects are then the
+# same for every clone.
+set(LOCKSTEP_TEST_SOURCE_DIR "${CMAKE_SOURCE_DIR}" CACHE STRING "Folder in which tests find the repository's files")
+
+# lockstep_test(TARGET PREFIX [properties of its tests...]): what all test programs share. -O1: they are compiled more often than run.
+function(lockstep_test target prefix)
+  target_compile_definitions(${target} PRIVATE LOCKSTEP_SOURCE_DIR="${LOCKSTEP_TEST_SOURCE_DIR}")
+  target_compile_options(${target} PRIVATE -O1)
+  gtest_discover_tests(${target} TEST_PREFIX "${prefix}" DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
+                       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES TIMEOUT 600 ${ARGN})
+endfunction()
+
 # lockstep_layer(NAME [DEPS targets...] [KERNELS files...])
 # A static library lockstep_NAME of every .cc in the folder; files named *_test.cc become the program NAME_test, files
 # named *_fuzz.cc one fuzz target each. KERNELS are compiled once per instruction set with LOCKSTEP_ISA set to its name.
@@ -74,9 +86,7 @@ function(lockstep_layer name)
   if(LOCKSTEP_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE lockstep_${name} GTest::gtest GTest::gtest_main)
-    target_compile_definitions(${name}_test PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    gtest_discover_tests(${name}_test TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
-                         PROPERTIES TIMEOUT 600)
+    lockstep_test(${name}_test "${name}/")
   endif()
   if(LOCKSTEP_FUZZ)
     foreach(source ${fuzzers})

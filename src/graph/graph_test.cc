@@ -35,7 +35,7 @@ TEST(GraphBuilder, RefusesOperandsThatDoNotFitAndNamesThem) {
             "flint: blk.3.up: operand 1: [f=96, k=65] does not match the operands before it");
   const ValueId norm = build.Weight({"norm"}, {F});
   EXPECT_EQ(MessageOf([&] {
-              build.Apply("norm", MakeRmsNorm(1), {x, norm});
+              build.Apply("norm", MakeRmsNorm({.eps = 1}), {x, norm});
             }),
             "flint: blk.3.norm: axis k is 64 in operand 0 but 96 in operand 1");
 }

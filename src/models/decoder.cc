@@ -1,156 +1,48 @@
 #include "models/decoder.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/error.h"
 
 namespace lockstep {
 namespace {
 
-// States one decoder. Every member function states one piece and returns its value.
-class DecoderBuilder {
- public:
-  DecoderBuilder(const ModelSource& source, const DecoderSpec& spec)
-      : source_(source), spec_(spec), build_(source.architecture()) {}
+// Some files name the norm before the feed-forward by its place after attention.
+std::string_view FeedForwardNorm(const Parts& parts, const DecoderSpec& spec) {
+  return !parts.Has("ffn_norm") && parts.Has("post_attention_norm") && !spec.post_norms ? "post_attention_norm" : "ffn_norm";
+}
 
-  Graph Build() {
-    ValueId x = build_.Apply("embed", MakeEmbed(spec_.embedding_scale), {build_.tokens(), Embedding()});
-    build_.MarkHidden(x);
-    std::vector<ValueId> angles;
-    for (size_t i = 0; i < spec_.ropes.size(); ++i) {
-      angles.push_back(build_.Apply(fmt::format("angles.{}", i), MakeRopeAngles(Table(spec_.ropes[i])), {build_.tokens()}));
-    }
-    for (size_t i = 0; i < spec_.layers.size(); ++i) {
-      build_.SetLayer(static_cast<int32_t>(i));
-      const LayerSpec& layer = spec_.layers[i];
-      x = AddBranch("x1", x, "post_attention_norm", Attention(Norm("norm", x, "attn_norm"), layer, angles[layer.rope]));
-      x = AddBranch("x2", x, "post_ffw_norm", FeedForward(Norm("ff_norm", x, FeedForwardNorm()), layer));
-      build_.MarkHidden(x);
-    }
-    build_.SetLayer(-1);
-    x = build_.Apply("final_norm", MakeRmsNorm(spec_.norm_eps), {x, build_.Weight({"output_norm.weight"}, {Width()})});
-    return build_.Finish(x, Logits(x));
+// A branch with its own norm and scale, as it is added to the stream.
+ValueId Finished(Parts& parts, const DecoderSpec& spec, std::string_view post_norm, ValueId branch) {
+  if (spec.post_norms) branch = parts.Norm(post_norm, branch, post_norm);
+  return parts.Scale("scaled", branch, spec.residual_scale);
+}
+
+ValueId BuildLayer(Parts& parts, const DecoderSpec& spec, const LayerSpec& layer, ValueId x) {
+  const ValueId normed = spec.pre_norms ? parts.Norm("norm", x, "attn_norm") : x;
+  ValueId branch = layer.mixer ? layer.mixer(parts, normed) : BuildAttention(parts, normed, layer.attention);
+  const ValueId x1 = parts.Apply("x1", MakeAdd(), {x, Finished(parts, spec, "post_attention_norm", branch)});
+  ValueId ff_normed = x1;
+  if (spec.parallel) {
+    ff_normed = normed;
+  } else if (spec.pre_norms) {
+    ff_normed = parts.Norm("ff_norm", x1, FeedForwardNorm(parts, spec));
   }
+  branch = layer.channel_mixer ? layer.channel_mixer(parts, ff_normed) : BuildFeedForward(parts, ff_normed, layer.feed_forward);
+  const ValueId x2 = parts.Apply("x2", MakeAdd(), {x1, Finished(parts, spec, "post_ffw_norm", branch)});
+  return layer.after ? layer.after(parts, x2) : x2;
+}
 
- private:
-  // What the table refuses came from the file's keys.
-  std::shared_ptr<const RopeTable> Table(const RopeSpec& rope) const {
-    try {
-      return std::make_shared<const RopeTable>(rope.options);
-    } catch (const Error& error) {
-      throw Refused("{}: {}", Printable(source_.file().name(), 4096), error.what());
-    }
+ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding) {
+  const Shape head_shape{parts.Vocab(), parts.Width()};
+  const ValueId head = parts.Has("output") ? parts.build().Weight({"output.weight"}, head_shape) : embedding;
+  ValueId logits = parts.Apply("logits", MakeLinear(0), {x, head});
+  if (parts.Has("output", "bias")) {
+    logits = parts.Apply("logits_biased", MakeAddBias(), {logits, parts.build().Weight({"output.bias"}, {parts.Vocab()})});
   }
-
-  Axis Width() const { return {'k', spec_.width, spec_.width}; }
-  Axis Vocab() const { return {'v', spec_.vocab, 1}; }
-
-  std::string Tensor(std::string_view name, std::string_view kind = "weight") const {
-    return fmt::format("blk.{}.{}.{}", build_.layer(), name, kind);
-  }
-  ValueId Embedding() { return build_.Weight({"token_embd.weight"}, {Vocab(), Width()}); }
-
-  ValueId Norm(std::string_view name, ValueId x, std::string_view tensor) {
-    return build_.Apply(name, MakeRmsNorm(spec_.norm_eps), {x, build_.Weight({Tensor(tensor)}, {Width()})});
-  }
-
-  // Some files name the norm before the feed-forward by its place after attention.
-  std::string_view FeedForwardNorm() const {
-    return source_.HasTensor(Tensor("ffn_norm")) || !source_.HasTensor(Tensor("post_attention_norm")) || spec_.post_norms
-               ? "ffn_norm"
-               : "post_attention_norm";
-  }
-
-  // x + branch, with the branch's own norm and scale.
-  ValueId AddBranch(std::string_view name, ValueId x, std::string_view norm, ValueId branch) {
-    if (spec_.post_norms) branch = Norm(norm, branch, norm);
-    if (spec_.residual_scale != 1) branch = build_.Apply("scaled", MakeScale(spec_.residual_scale), {branch});
-    return build_.Apply(name, MakeAdd(), {x, branch});
-  }
-
-  // A projection of x to `axes`, from `tensor` or from the rows of a fused tensor that start at fused_row, with its bias where the file has one.
-  ValueId Project(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes,
-                  std::string_view fused, int64_t fused_row, int64_t fused_rows) {
-    WeightSource weight{Tensor(tensor)}, bias{Tensor(tensor, "bias")};
-    if (!source_.HasTensor(weight.tensor) && source_.HasTensor(Tensor(fused))) {
-      weight = {Tensor(fused), fused_row, fused_rows};
-      bias = {Tensor(fused, "bias"), fused_row, fused_rows};
-    }
-    Shape matrix, vector;
-    for (const Axis& axis : axes) matrix.Append(axis), vector.Append(axis);
-    matrix.Append(Width());
-    ValueId y = build_.Apply(name, MakeLinear(0), {x, build_.Weight(weight, matrix)});
-    if (!source_.HasTensor(bias.tensor)) return y;
-    return build_.Apply(fmt::format("{}_biased", name), MakeAddBias(), {y, build_.Weight(bias, vector)});
-  }
-
-  // A projection back to the model's width, over axes that a plan may cut at multiples of `unit`.
-  ValueId ProjectBack(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, int64_t unit) {
-    Shape matrix{Width()};
-    for (const Axis& axis : axes) matrix.Append(axis);
-    ValueId y = build_.Apply(name, MakeLinear(unit), {x, build_.Weight({Tensor(tensor)}, matrix)});
-    if (!source_.HasTensor(Tensor(tensor, "bias"))) return y;
-    return build_.Apply(fmt::format("{}_biased", name), MakeAddBias(), {y, build_.Weight({Tensor(tensor, "bias")}, {Width()})});
-  }
-
-  ValueId Attention(ValueId x, const LayerSpec& layer, ValueId angles) {
-    const int64_t groups = layer.kv_heads, per_group = layer.heads / layer.kv_heads;
-    const Axis g{'g', groups, 1}, r{'r', per_group, 1}, dk{'d', spec_.dk, spec_.dk}, dv{'d', spec_.dv, spec_.dv};
-    const int64_t q_rows = layer.heads * spec_.dk, k_rows = groups * spec_.dk, v_rows = groups * spec_.dv;
-    const int64_t rows = q_rows + k_rows + v_rows;
-    ValueId q = Project("q", x, "attn_q", {g, r, dk}, "attn_qkv", 0, rows);
-    ValueId k = Project("k", x, "attn_k", {g, dk}, "attn_qkv", q_rows, rows);
-    ValueId v = Project("v", x, "attn_v", {g, dv}, "attn_qkv", q_rows + k_rows, rows);
-    if (spec_.qk_norm) {
-      q = build_.Apply("q_norm", MakeRmsNorm(spec_.norm_eps), {q, build_.Weight({Tensor("attn_q_norm")}, {dk})});
-      k = build_.Apply("k_norm", MakeRmsNorm(spec_.norm_eps), {k, build_.Weight({Tensor("attn_k_norm")}, {dk})});
-    }
-    const RopeSpec& rope = spec_.ropes[layer.rope];
-    q = build_.Apply("q_rope", MakeRope(rope.pairing, rope.options.n_rot, spec_.dk), {q, angles});
-    k = build_.Apply("k_rope", MakeRope(rope.pairing, rope.options.n_rot, spec_.dk), {k, angles});
-    if (spec_.temperature_beta != 0) {
-      q = build_.Apply("q_tempered", MakePositionScale(spec_.temperature_beta, spec_.temperature_length), {q});
-    }
-    const ValueId state = build_.State("kv", groups, spec_.dk, spec_.dv);
-    build_.Apply("append", MakeKvAppend(), {k, v, state, state + 1});
-    AttentionSettings settings;
-    settings.scale = spec_.attention_scale != 0 ? spec_.attention_scale
-                                                : static_cast<float>(1 / std::sqrt(static_cast<double>(spec_.dk)));
-    settings.soft_cap = spec_.attention_cap;
-    settings.window = layer.window;
-    ValueId heads = build_.Apply("heads", MakeAttention(settings), {q, state, state + 1});
-    return ProjectBack("attn", heads, "attn_output", {g, r, dv}, spec_.dv);
-  }
-
-  ValueId FeedForward(ValueId x, const LayerSpec& layer) {
-    const Axis f{'f', layer.ff_width, 1};
-    ValueId gate, up;
-    if (spec_.gate_in_up && !source_.HasTensor(Tensor("ffn_gate"))) {
-      gate = Project("gate", x, "ffn_gate", {f}, "ffn_up", 0, 2 * layer.ff_width);
-      up = Project("up", x, "ffn_up_part", {f}, "ffn_up", layer.ff_width, 2 * layer.ff_width);
-    } else {
-      gate = Project("gate", x, "ffn_gate", {f}, "ffn_gate", 0, 0);
-      up = Project("up", x, "ffn_up", {f}, "ffn_up", 0, 0);
-    }
-    ValueId h = build_.Apply("gated", MakeActivateGated(spec_.gating), {gate, up});
-    return ProjectBack("ff", h, "ffn_down", {f}, 1);
-  }
-
-  ValueId Logits(ValueId x) {
-    ValueId head = source_.HasTensor("output.weight") ? build_.Weight({"output.weight"}, {Vocab(), Width()}) : Embedding();
-    ValueId logits = build_.Apply("logits", MakeLinear(0), {x, head});
-    if (source_.HasTensor("output.bias")) {
-      logits = build_.Apply("logits_biased", MakeAddBias(), {logits, build_.Weight({"output.bias"}, {Vocab()})});
-    }
-    if (spec_.logit_scale != 1) logits = build_.Apply("logits_scaled", MakeScale(spec_.logit_scale), {logits});
-    if (spec_.logit_cap != 0) logits = build_.Apply("logits_capped", MakeSoftCap(spec_.logit_cap), {logits});
-    return logits;
-  }
-
-  const ModelSource& source_;
-  const DecoderSpec& spec_;
-  GraphBuilder build_;
-};
+  logits = parts.Scale("logits_scaled", logits, spec.logit_scale);
+  return spec.logit_cap == 0 ? logits : parts.Apply("logits_capped", MakeSoftCap(spec.logit_cap), {logits});
+}
 
 // Far above any model; what is made of layers grows with the square of their number.
 constexpr uint64_t kMostLayers = 1024;
@@ -169,10 +61,28 @@ int64_t ReadLayerCount(const ModelSource& source) {
 }
 
 // A file of a dense architecture may say that it has no experts.
-void ExpectDense(const ModelSource& source) {
-  if (const int64_t experts = source.OptionalCount("expert_count", 0).value_or(0); experts != 0) {
+void ExpectExpertsHeeded(const ModelSource& source, const DecoderSpec& spec) {
+  const int64_t experts = source.OptionalCount("expert_count", 0).value_or(0);
+  const bool heeded = std::ranges::any_of(spec.layers, [](const LayerSpec& layer) { return layer.channel_mixer != nullptr; });
+  if (experts != 0 && !heeded) {
     source.Refuse("expert_count", fmt::format("expected 0, as this architecture is dense here, found {}", experts));
   }
+}
+
+// A model of experts alone need not say how wide its dense layers are.
+std::vector<int64_t> ReadFeedForwardWidths(const ModelSource& source, int64_t layers) {
+  if (!source.OptionalCount("expert_feed_forward_length", 0)) return source.CountPerLayer("feed_forward_length", layers);
+  return source.OptionalCountPerLayer("feed_forward_length", layers).value_or(std::vector<int64_t>(static_cast<size_t>(layers)));
+}
+
+// Both kinds of norm have a key of their own.
+void ReadNorm(const ModelSource& source, NormSpec& norm) {
+  const auto rms = source.OptionalFloat("attention.layer_norm_rms_epsilon");
+  const auto layer = source.OptionalFloat("attention.layer_norm_epsilon");
+  if (!rms && layer) norm.kind = NormSpec::Kind::kLayer;
+  const std::string_view key = !rms && layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  norm.eps = source.Float(key);
+  if (norm.eps < 0) source.Refuse(key, fmt::format("expected at least 0, found {}", norm.eps));
 }
 
 }  // namespace
@@ -228,47 +138,62 @@ void SetWindowPattern(const ModelSource& source, int64_t period, DecoderSpec& sp
     if (listed) period = source.Count("attention.sliding_window_pattern");
     for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = period == 0 || (static_cast<int64_t>(i) + 1) % period != 0;
   }
-  for (size_t i = 0; i < windowed.size(); ++i) spec.layers[i].window = windowed[i] ? window : 0;
+  for (size_t i = 0; i < windowed.size(); ++i) spec.layers[i].attention.window = windowed[i] ? window : 0;
 }
 
 DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   DecoderSpec spec;
   spec.width = source.Count("embedding_length");
   spec.vocab = source.RowCount("token_embd.weight");
-  ExpectDense(source);
   const int64_t layers = ReadLayerCount(source);
   const auto heads = source.CountPerLayer("attention.head_count", layers);
   const auto kv_heads = source.OptionalCountPerLayer("attention.head_count_kv", layers, 1).value_or(heads);
-  const auto ff_widths = source.CountPerLayer("feed_forward_length", layers);
+  const auto ff_widths = ReadFeedForwardWidths(source, layers);
+  const int64_t dk = source.OptionalCount("attention.key_length").value_or(spec.width / heads[0]);
+  const int64_t dv = source.OptionalCount("attention.value_length").value_or(dk);
+  const int64_t n_rot = source.OptionalCount("rope.dimension_count").value_or(dk);
+  if (dk < 1 || dk > 1024 || dv > 1024 || n_rot > dk) {
+    source.Refuse("attention.key_length",
+                  fmt::format("expected keys and values of 1 to 1024 a head and no more rotated, found {}, {} and {}", dk, dv, n_rot));
+  }
+  AttentionSpec attention;
+  attention.dk = dk, attention.dv = dv;
+  attention.scale = source.FloatOr("attention.scale", 0);
+  attention.soft_cap = source.FloatOr("attn_logit_softcapping", 0);
   for (int64_t i = 0; i < layers; ++i) {
     if (heads[i] % kv_heads[i] != 0) {
       source.Refuse("attention.head_count", fmt::format("expected a multiple of the {} KV heads of layer {}, found {}",
                                                         kv_heads[i], i, heads[i]));
     }
-    spec.layers.push_back({heads[i], kv_heads[i], ff_widths[i], 0, 0});
+    attention.heads = heads[i], attention.kv_heads = kv_heads[i];
+    FeedForwardSpec feed_forward;
+    feed_forward.width = ff_widths[i];
+    spec.layers.push_back({attention, feed_forward, {}, {}, {}});
   }
-  spec.dk = source.OptionalCount("attention.key_length").value_or(spec.width / heads[0]);
-  spec.dv = source.OptionalCount("attention.value_length").value_or(spec.dk);
-  const int64_t n_rot = source.OptionalCount("rope.dimension_count").value_or(spec.dk);
-  if (spec.dk < 1 || spec.dk > 1024 || spec.dv > 1024 || n_rot > spec.dk) {
-    source.Refuse("attention.key_length",
-                  fmt::format("expected keys and values of 1 to 1024 a head and no more rotated, found {}, {} and {}", spec.dk,
-                              spec.dv, n_rot));
-  }
-  spec.norm_eps = source.Float("attention.layer_norm_rms_epsilon");
-  if (spec.norm_eps < 0) {
-    source.Refuse("attention.layer_norm_rms_epsilon", fmt::format("expected at least 0, found {}", spec.norm_eps));
-  }
+  ReadNorm(source, spec.norm);
   spec.ropes.push_back({ReadRopeOptions(source, n_rot, "rope.freq_base", 10000), pairing});
-  spec.attention_scale = source.FloatOr("attention.scale", 0);
   spec.embedding_scale = source.FloatOr("embedding_scale", 1);
   spec.residual_scale = source.FloatOr("residual_scale", 1);
   spec.logit_scale = source.FloatOr("logit_scale", 1);
-  spec.attention_cap = source.FloatOr("attn_logit_softcapping", 0);
   spec.logit_cap = source.FloatOr("final_logit_softcapping", 0);
   return spec;
 }
 
-Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) { return DecoderBuilder(source, spec).Build(); }
+Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) {
+  ExpectExpertsHeeded(source, spec);
+  Parts parts(source, spec.width, spec.vocab, spec.norm);
+  const ValueId embedding = parts.build().Weight({"token_embd.weight"}, {parts.Vocab(), parts.Width()});
+  ValueId x = parts.Apply("embed", MakeEmbed(spec.embedding_scale), {parts.build().tokens(), embedding});
+  parts.build().MarkHidden(x);
+  for (const RopeSpec& rope : spec.ropes) parts.AddRope(rope);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    parts.build().SetLayer(static_cast<int32_t>(i));
+    x = BuildLayer(parts, spec, spec.layers[i], x);
+    parts.build().MarkHidden(x);
+  }
+  parts.build().SetLayer(-1);
+  x = parts.Norm("final_norm", x, "output_norm");
+  return parts.build().Finish(x, BuildLogits(parts, spec, x, embedding));
+}
 
 }  // namespace lockstep

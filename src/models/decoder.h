@@ -1,50 +1,44 @@
 // The decoder that most architectures are: an architecture's file fills in a DecoderSpec, this file states the graph.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <optional>
 #include <vector>
 
-#include "graph/graph.h"
-#include "models/source.h"
+#include "models/attention.h"
+#include "models/feed_forward.h"
 
 namespace lockstep {
 
+// States a branch of a layer: from the normed residual stream [t, k] to what is added to it.
+using Branch = std::function<ValueId(Parts& parts, ValueId x)>;
+
 // One layer of a decoder.
 struct LayerSpec {
-  int64_t heads = 0;     // query heads
-  int64_t kv_heads = 0;  // divides heads
-  int64_t ff_width = 0;
-  int64_t window = 0;    // positions seen, 0: all
-  size_t rope = 0;       // index into DecoderSpec::ropes
-};
-
-struct RopeSpec {
-  RopeOptions options;
-  RopePairing pairing = RopePairing::kHalves;
+  AttentionSpec attention;
+  FeedForwardSpec feed_forward;
+  // Instead of attention (latent, recurrent ...) and of the dense feed-forward (experts ...), where set.
+  Branch mixer;
+  Branch channel_mixer;
+  // From the residual stream after the layer to what it becomes, where set.
+  Branch after;
 };
 
 struct DecoderSpec {
   int64_t width = 0;  // k, n
   int64_t vocab = 0;
-  int64_t dk = 0, dv = 0;  // head width of keys and of values
-  std::vector<LayerSpec> layers;
+  NormSpec norm;
   std::vector<RopeSpec> ropes;
-  float norm_eps = 1e-5f;
-  Gating gating;
+  std::vector<LayerSpec> layers;
 
   float embedding_scale = 1;
-  float attention_scale = 0;  // 0: 1 / sqrt(dk)
   float residual_scale = 1;
   float logit_scale = 1;
-  float attention_cap = 0;  // soft caps, 0: none
-  float logit_cap = 0;
-  float temperature_beta = 0;  // query scale by position (MakePositionScale), 0: none
-  int64_t temperature_length = 0;
+  float logit_cap = 0;  // soft cap, 0: none
 
-  bool qk_norm = false;         // norm of each head's query and key: attn_q_norm, attn_k_norm
-  bool gate_in_up = false;      // without ffn_gate, ffn_up has the gate's rows and then its own
-  bool post_norms = false;      // norms after attention and feed-forward: post_attention_norm, post_ffw_norm
+  bool pre_norms = true;    // norms before attention and feed-forward: attn_norm, ffn_norm
+  bool post_norms = false;  // norms after them: post_attention_norm, post_ffw_norm
+  bool parallel = false;    // both branches see the same norm of the same stream
 };
 
 // Reads the keys that all decoders share: sizes, heads, layers, norm epsilon, rope with every scaling, scales and caps where the file
@@ -56,6 +50,11 @@ RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::strin
 
 // Makes every layer windowed but each `period`-th (the last of each run), unless the file lists them.
 void SetWindowPattern(const ModelSource& source, int64_t period, DecoderSpec& spec);
+
+// Changes all layers alike.
+inline void ForEachLayer(DecoderSpec& spec, const std::function<void(LayerSpec&)>& change) {
+  for (LayerSpec& layer : spec.layers) change(layer);
+}
 
 // States the graph. Tensor names are llama.cpp's; fused attn_qkv and ffn_up tensors are taken apart by rows, biases
 // are used where the file has them, a missing output head is the embedding.

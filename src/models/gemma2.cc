@@ -9,11 +9,13 @@ Graph BuildGemma2(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
   spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
   spec.post_norms = true;
-  spec.gating.activation = Activation::kGeluTanh;
   // Files of the 27B model carry no scale of their own: it divides by width over heads instead of the head's width.
-  if (spec.attention_scale == 0 && spec.layers.size() == 46) {
-    spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.width / spec.layers[0].heads));
-  }
+  const bool by_width = spec.layers.size() == 46;
+  ForEachLayer(spec, [&](LayerSpec& layer) {
+    layer.feed_forward.gating.activation = Activation::kGeluTanh;
+    AttentionSpec& attention = layer.attention;
+    if (attention.scale == 0 && by_width) attention.scale = 1 / std::sqrt(static_cast<float>(spec.width / attention.heads));
+  });
   SetWindowPattern(source, 2, spec);
   return BuildDecoder(source, spec);
 }

@@ -9,12 +9,14 @@ Graph BuildGemma3(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
   spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
   spec.post_norms = true;
-  spec.qk_norm = true;
-  spec.gating.activation = Activation::kGeluTanh;
   // As Gemma 2: files of the 27B model carry no scale.
-  if (spec.attention_scale == 0 && spec.layers.size() == 62) {
-    spec.attention_scale = 1 / std::sqrt(static_cast<float>(spec.width / spec.layers[0].heads));
-  }
+  const bool by_width = spec.layers.size() == 62;
+  ForEachLayer(spec, [&](LayerSpec& layer) {
+    layer.feed_forward.gating.activation = Activation::kGeluTanh;
+    AttentionSpec& attention = layer.attention;
+    attention.qk_norm = AttentionSpec::QkNorm::kHead;
+    if (attention.scale == 0 && by_width) attention.scale = 1 / std::sqrt(static_cast<float>(spec.width / attention.heads));
+  });
   // The base default of files without the key is that of the layers that see all.
   const int64_t n_rot = spec.ropes[0].options.n_rot;
   spec.ropes[0].options = ReadRopeOptions(source, n_rot, "rope.freq_base", 1000000);
@@ -23,7 +25,7 @@ Graph BuildGemma3(const ModelSource& source) {
   local.options.base = source.FloatOr("rope.freq_base_swa", 10000);
   spec.ropes.push_back(local);
   SetWindowPattern(source, 6, spec);
-  for (LayerSpec& layer : spec.layers) layer.rope = layer.window != 0 ? 1 : 0;
+  ForEachLayer(spec, [](LayerSpec& layer) { layer.attention.rope = layer.attention.window != 0 ? 1 : 0; });
   return BuildDecoder(source, spec);
 }
 

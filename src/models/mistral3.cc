@@ -5,8 +5,12 @@ namespace lockstep {
 
 Graph BuildMistral3(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kPairs);
-  spec.temperature_beta = source.FloatOr("attention.temperature_scale", 0);
-  spec.temperature_length = source.OptionalCount("attention.temperature_length").value_or(spec.ropes[0].options.original_context);
+  const float beta = source.FloatOr("attention.temperature_scale", 0);
+  const int64_t length = source.OptionalCount("attention.temperature_length").value_or(spec.ropes[0].options.original_context);
+  ForEachLayer(spec, [&](LayerSpec& layer) {
+    layer.attention.temperature_beta = beta;
+    layer.attention.temperature_length = length;
+  });
   return BuildDecoder(source, spec);
 }
 

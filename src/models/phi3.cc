@@ -5,7 +5,7 @@ namespace lockstep {
 
 Graph BuildPhi3(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
-  spec.gate_in_up = true;
+  ForEachLayer(spec, [](LayerSpec& layer) { layer.feed_forward.gate_in_up = true; });
   SetWindowPattern(source, 0, spec);
   return BuildDecoder(source, spec);
 }

@@ -5,7 +5,7 @@ namespace lockstep {
 
 Graph BuildQwen3(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
-  spec.qk_norm = true;
+  ForEachLayer(spec, [](LayerSpec& layer) { layer.attention.qk_norm = AttentionSpec::QkNorm::kHead; });
   return BuildDecoder(source, spec);
 }
 

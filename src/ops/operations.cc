@@ -215,16 +215,21 @@ class Embed final : public Operation {
 
 class Norm : public Operation {
  public:
-  explicit Norm(float eps) : eps_(eps) {}
-  std::string attributes() const override { return fmt::format("eps={}", eps_); }
+  explicit Norm(const NormForm& form) : form_(form) {}
+  std::string attributes() const override { return fmt::format("eps={}", form_.eps); }
+  std::string_view rule() const override {
+    const bool row = form_.over == NormOver::kRow;
+    if (form_.biased) return row ? "t*!, *, * -> t*" : kLayerNormRule;
+    if (form_.weighted) return row ? "t*!, * -> t*" : kRmsNormRule;
+    return row ? "t*! -> t*" : "*d! -> *d";
+  }
   OperandKind operand(size_t i) const override {
     return i == 0 ? OperandKind::kRows : OperandKind::kVector;
   }
   Split split() const override { return Split::kTokens; }
   void Run(const StepContext& step) const override {
     const Rows &x = step.in_rows(0), &y = step.out_rows();
-    const auto w = std::get<std::span<const float>>(step.in[1]);
-    const int64_t d = static_cast<int64_t>(w.size());
+    const int64_t d = form_.weighted ? std::ssize(Vector(step, 1)) : form_.over == NormOver::kRow ? x.width : form_.size;
     const WorkRange share = step.Share(step.tokens());
     for (int64_t t = share.begin; t < share.end; ++t) {
       for (int64_t at = 0; at < x.width; at += d) Apply(step, x.row(t) + at, d, y.row(t) + at);
@@ -232,17 +237,19 @@ class Norm : public Operation {
   }
 
  protected:
+  static std::span<const float> Vector(const StepContext& step, size_t i) {
+    return i < step.in.size() ? std::get<std::span<const float>>(step.in[i]) : std::span<const float>();
+  }
   virtual void Apply(const StepContext& step, const float* x, int64_t d, float* y) const = 0;
-  float eps_;
+  NormForm form_;
 };
 
 class RmsNorm final : public Norm {
  public:
   using Norm::Norm;
   std::string_view name() const override { return "rms_norm"; }
-  std::string_view rule() const override { return kRmsNormRule; }
   void Apply(const StepContext& step, const float* x, int64_t d, float* y) const override {
-    step.kernels.rms_norm(x, std::get<std::span<const float>>(step.in[1]).data(), d, eps_, y);
+    step.kernels.rms_norm(x, Vector(step, 1).data(), d, form_.eps, y);
   }
 };
 
@@ -250,10 +257,8 @@ class LayerNorm final : public Norm {
  public:
   using Norm::Norm;
   std::string_view name() const override { return "layer_norm"; }
-  std::string_view rule() const override { return kLayerNormRule; }
   void Apply(const StepContext& step, const float* x, int64_t d, float* y) const override {
-    step.kernels.layer_norm(x, std::get<std::span<const float>>(step.in[1]).data(),
-                            std::get<std::span<const float>>(step.in[2]).data(), d, eps_, y);
+    step.kernels.layer_norm(x, Vector(step, 1).data(), Vector(step, 2).data(), d, form_.eps, y);
   }
 };
 
@@ -466,8 +471,8 @@ OperationPtr MakeEmbed(float scale) { return std::make_shared<Embed>(scale); }
 OperationPtr MakeLinear(int64_t cut_unit) { return std::make_shared<Linear>(cut_unit); }
 OperationPtr MakeQuantize() { return std::make_shared<Quantize>(); }
 OperationPtr MakeSelectRows() { return std::make_shared<SelectRows>(); }
-OperationPtr MakeRmsNorm(float eps) { return std::make_shared<RmsNorm>(eps); }
-OperationPtr MakeLayerNorm(float eps) { return std::make_shared<LayerNorm>(eps); }
+OperationPtr MakeRmsNorm(const NormForm& form) { return std::make_shared<RmsNorm>(form); }
+OperationPtr MakeLayerNorm(const NormForm& form) { return std::make_shared<LayerNorm>(form); }
 OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table) {
   return std::make_shared<RopeAngles>(std::move(table));
 }

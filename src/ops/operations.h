@@ -21,8 +21,17 @@ OperationPtr MakeLinear(int64_t cut_unit);
 OperationPtr MakeQuantize();
 // Rows of a batch whose results are asked for; inserted when compiling.
 OperationPtr MakeSelectRows();
-OperationPtr MakeRmsNorm(float eps);
-OperationPtr MakeLayerNorm(float eps);
+// What a norm is taken over, and which vectors follow x: a weight, then a bias.
+enum class NormOver { kLastAxis, kRow };
+struct NormForm {
+  float eps = 1e-5f;
+  NormOver over = NormOver::kLastAxis;
+  bool weighted = true;
+  bool biased = false;  // layer norm with a weight only
+  int64_t size = 0;     // of the last axis, where neither a weight nor the row tells it
+};
+OperationPtr MakeRmsNorm(const NormForm& form);
+OperationPtr MakeLayerNorm(const NormForm& form);
 // cos and sin of the batch's positions, and their application to heads. [t, cos.. sin..]
 OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table);
 // Which elements of a head turn together (ops/rope.h).

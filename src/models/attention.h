@@ -1,0 +1,31 @@
+// Soft-max attention as a piece of a layer: projections, norms of queries and keys, rope, cache, output projection.
+#pragma once
+
+#include <optional>
+
+#include "models/parts.h"
+
+namespace lockstep {
+
+struct AttentionSpec {
+  int64_t heads = 0;     // query heads
+  int64_t kv_heads = 0;  // divides heads
+  int64_t dk = 0, dv = 0;
+  int64_t window = 0;               // positions seen, 0: all
+  std::optional<size_t> rope = 0u;  // index of Parts::AddRope; none: positions are not told
+  float scale = 0;                  // 0: 1 / sqrt(dk)
+  float soft_cap = 0;               // 0: none
+  enum class QkNorm {
+    kNone,
+    kHead,  // each head's query and key: attn_q_norm, attn_k_norm of [d]
+    kAll,   // all heads at once, weights of [g, r, d] and [g, d]
+  };
+  QkNorm qk_norm = QkNorm::kNone;
+  float temperature_beta = 0;  // query scale by position (MakePositionScale), 0: none
+  int64_t temperature_length = 0;
+};
+
+// Queries see the cache of this layer, to which the keys and values of x are appended. x: [t, k], normed; result [t, k].
+ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec);
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+// What every architecture states its graph with: weights by llama.cpp's names, norms, projections, ropes. Larger pieces stand in files
+// of their own (attention.h, feed_forward.h ...) and take a Parts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "models/source.h"
+
+namespace lockstep {
+
+struct NormSpec {
+  enum class Kind { kRms, kLayer };  // kLayer: mean and variance, a bias where the file has one
+  Kind kind = Kind::kRms;
+  float eps = 1e-5f;
+};
+
+struct RopeSpec {
+  RopeOptions options;
+  RopePairing pairing = RopePairing::kHalves;
+};
+
+// A weight of the layer at hand that may be a run of rows of a fused tensor.
+struct Fused {
+  std::string_view tensor = {};  // "attn_qkv"; empty: never fused
+  int64_t row = 0;               // first of the weight's rows in it
+  int64_t rows = 0;              // of the whole tensor
+};
+
+class Parts {
+ public:
+  // width: of the model. The source must outlive the parts.
+  Parts(const ModelSource& source, int64_t width, int64_t vocab, const NormSpec& norm);
+
+  const ModelSource& source() const { return source_; }
+  GraphBuilder& build() { return build_; }
+  const NormSpec& norm() const { return norm_; }
+
+  Axis Width() const { return {'k', width_, width_}; }
+  Axis Vocab() const { return {'v', vocab_, 1}; }
+
+  // "blk.3.attn_q.weight" of the layer at hand, and whether the file has it.
+  std::string Tensor(std::string_view name, std::string_view kind = "weight") const;
+  bool Has(std::string_view name, std::string_view kind = "weight") const { return source_.HasTensor(Tensor(name, kind)); }
+
+  // Angles of a rope, for all layers; the index that layers name it by. Must be called outside layers.
+  size_t AddRope(const RopeSpec& rope);
+  const RopeSpec& rope(size_t i) const { return ropes_[i]; }
+  ValueId angles(size_t i) const { return angles_[i]; }
+
+  // Operations whose attributes come from the file's keys; what they refuse names the file.
+  ValueId Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs) {
+    return build_.Apply(name, std::move(op), std::move(inputs));
+  }
+  // x * factor, x itself for 1.
+  ValueId Scale(std::string_view name, ValueId x, float factor);
+  // The norm of x's last axes, named by the layer's tensor. axes: those of the norm's weight.
+  ValueId Norm(std::string_view name, ValueId x, std::string_view tensor, const Shape& axes);
+  ValueId Norm(std::string_view name, ValueId x, std::string_view tensor) { return Norm(name, x, tensor, {Width()}); }
+  ValueId Norm(std::string_view name, ValueId x, std::string_view tensor, const Shape& axes, const NormSpec& norm);
+
+  // A projection of x [t, k] to `axes`, from the layer's `tensor` or from the rows of a fused one, with its bias where the file has one.
+  ValueId Project(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, const Fused& fused = {});
+  // A projection of x [t, axes] back to the model's width. A plan may cut the axes at multiples of `unit` (numbers, 0: it may not).
+  ValueId ProjectBack(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, int64_t unit);
+
+ private:
+  const ModelSource& source_;
+  int64_t width_, vocab_;
+  NormSpec norm_;
+  GraphBuilder build_;
+  std::vector<RopeSpec> ropes_;
+  std::vector<ValueId> angles_;
+};
+
+}  // namespace lockstep
