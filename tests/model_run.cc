@@ -22,13 +22,13 @@ class Pages {
     int64_t next = pool_.pages();
     for (size_t page = 0; next > 0; ++page) {
       for (size_t s = 0; s < sequences.size(); ++s) {
-        if (page * kPageTokens < sequences[s].size()) tables_[s].push_back(pool_.page(--next));
+        if (page * kPageTokens < sequences[s].size()) tables_[s].push_back(static_cast<int32_t>(--next));
       }
     }
   }
 
   KvPool& pool() { return pool_; }
-  const std::byte* const* table(size_t sequence) const { return tables_[sequence].data(); }
+  std::span<const int32_t> table(size_t sequence) const { return tables_[sequence]; }
 
  private:
   static int64_t PagesOf(const std::vector<std::vector<int32_t>>& sequences) {
@@ -38,7 +38,7 @@ class Pages {
   }
 
   KvPool pool_;
-  std::vector<std::vector<const std::byte*>> tables_;
+  std::vector<std::vector<int32_t>> tables_;
 };
 
 void Append(std::span<const float> rows, std::vector<float>& to) {
@@ -106,10 +106,11 @@ std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& se
       const size_t end =
           std::min(sequences[s].size(), begin + static_cast<size_t>(options.micro_batch));
       counts.push_back(end > begin ? end - begin : 0);
+      batch.sequences.push_back({pages.table(s)});
       for (size_t i = begin; i < end; ++i) {
         batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()));
         batch.tokens.push_back(sequences[s][i]);
-        batch.places.push_back({pages.table(s), static_cast<int64_t>(i)});
+        batch.places.push_back({static_cast<int32_t>(s), static_cast<int64_t>(i)});
       }
     }
     if (batch.tokens.empty()) return results;

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/spin_wait.h"
 
 namespace lockstep {
 namespace {
@@ -19,38 +20,6 @@ struct BarrierBroken {};
 
 constexpr uint32_t kBroken = 1;
 constexpr uint32_t kPhaseStep = 2;
-
-// Pauses spent before a wait sleeps: some tens of microseconds, the length of a short step. Where
-// members outnumber the CPUs, spinning only keeps the member waited for off the CPU.
-constexpr int kSpins = 2000;
-constexpr int kSpinsOversubscribed = 20;
-
-inline void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
-}
-
-// Waits while `value` is `old`; returns what it became.
-uint32_t WaitWhile(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
-  for (int i = 0; i < spins; ++i) {
-    uint32_t now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-    Pause();
-  }
-  value.wait(old, std::memory_order_acquire);
-  return value.load(std::memory_order_acquire);
-}
-
-int SpinsFor(int members) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  // A machine too large for cpu_set_t is not short of CPUs.
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return kSpins;
-  return members > CPU_COUNT(&allowed) ? kSpinsOversubscribed : kSpins;
-}
 
 void Pin(pthread_t thread, int cpu) {
   constexpr int kMaxCpu = 1 << 16;
@@ -100,12 +69,14 @@ WorkRange ShareOf(int64_t size, int64_t unit, int member, int members) {
   return {cut(member), cut(member + 1)};
 }
 
-ThreadTeam::ThreadTeam(int members) : members_(CheckedMembers(members)), spins_(SpinsFor(members)) {
+ThreadTeam::ThreadTeam(int members, int beside)
+    : members_(CheckedMembers(members)), spins_(SpinsFor(members + beside)) {
   Start({});
 }
 
-ThreadTeam::ThreadTeam(std::span<const int> cpus)
-    : members_(CheckedMembers(static_cast<int64_t>(cpus.size()))), spins_(SpinsFor(members_)) {
+ThreadTeam::ThreadTeam(std::span<const int> cpus, int beside)
+    : members_(CheckedMembers(static_cast<int64_t>(cpus.size()))),
+      spins_(SpinsFor(members_ + beside)) {
   pinned_cpu_ = cpus[0];
   Start(cpus);
 }

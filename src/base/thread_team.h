@@ -36,12 +36,13 @@ WorkRange ShareOf(int64_t size, int64_t unit, int member, int members);
 class ThreadTeam {
  public:
   // A team of `members` (at least 1) threads that the system places. Throws Failed where a thread
-  // cannot be started.
-  explicit ThreadTeam(int members);
+  // cannot be started. `beside`: threads of other teams that work at the same time, for which a
+  // member that waits may have to leave its CPU.
+  explicit ThreadTeam(int members, int beside = 0);
   // A team with one member per CPU id (as in Topology), workers pinned: member i to cpus[i]. The
   // caller's thread is left where it is, see PinCaller(). Throws Refused where a CPU does not exist
   // or is not allowed.
-  explicit ThreadTeam(std::span<const int> cpus);
+  explicit ThreadTeam(std::span<const int> cpus, int beside = 0);
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
   ~ThreadTeam();

@@ -69,7 +69,6 @@ class Job final : public Request {
   std::vector<int32_t> tokens;  // prompt and answer
   int64_t computed = 0;         // positions whose K and V are cached
   std::vector<int32_t> pages;
-  std::vector<const std::byte*> page_addresses;
   Clock::time_point started, first_token, last_token;
   Summary result;
 
@@ -175,17 +174,10 @@ class Engine::Impl {
   void Begin(Job& job) {
     const int64_t most =
         job.options.cache_prompt ? (job.result.prompt_tokens - 1) / kPageTokens : 0;
-    for (int32_t page : cache_.Match(job.tokens, most)) AddPage(job, page);
+    job.pages = cache_.Match(job.tokens, most);
     job.computed = static_cast<int64_t>(job.pages.size()) * kPageTokens;
     job.result.cached_tokens = job.computed;
-    // The address of the list is part of a batch: it must not move while the sequence grows.
-    job.page_addresses.reserve(static_cast<size_t>(CeilDiv(model_.context(), kPageTokens)));
     job.started = Clock::now();
-  }
-
-  void AddPage(Job& job, int32_t page) {
-    job.pages.push_back(page);
-    job.page_addresses.push_back(model_.pool().page(page));
   }
 
   void DropCancelled(std::deque<JobPtr>& jobs) {
@@ -206,11 +198,12 @@ class Engine::Impl {
         // Every running sequence fits the pool at full length, so a page is always to be had.
         std::optional<int32_t> page = cache_.Allocate();
         LOCKSTEP_CHECK(page.has_value(), "no page for position {}", position);
-        AddPage(job, *page);
+        job.pages.push_back(*page);
       }
       batch.tokens.push_back(job.tokens[static_cast<size_t>(position)]);
-      batch.places.push_back({job.page_addresses.data(), position});
+      batch.places.push_back({static_cast<int32_t>(batch.sequences.size()), position});
     }
+    batch.sequences.push_back({job.pages});
     if (count == pending) batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()) - 1);
   }
 
@@ -276,7 +269,6 @@ class Engine::Impl {
         const std::span<const int32_t> tokens =
             std::span(job.tokens).subspan(i * kPageTokens, kPageTokens);
         job.pages[i] = cache_.Publish(std::span(job.pages).first(i), job.pages[i], tokens);
-        job.page_addresses[i] = model_.pool().page(job.pages[i]);
       }
     }
     return logits.empty() || Sample(job, logits);

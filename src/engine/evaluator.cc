@@ -1,6 +1,7 @@
 #include "engine/evaluator.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -9,9 +10,8 @@
 namespace lockstep {
 
 Evaluator::Evaluator(Model& model) : model_(model) {
-  for (int64_t page = 0; page < CeilDiv(model.context(), kPageTokens); ++page) {
-    pages_.push_back(model.pool().page(page));
-  }
+  pages_.resize(static_cast<size_t>(CeilDiv(model.context(), kPageTokens)));
+  std::iota(pages_.begin(), pages_.end(), 0);
 }
 
 void Evaluator::Rewind(int64_t position) {
@@ -42,9 +42,12 @@ void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
     const int64_t wanted = std::max(begin, first_wanted);
     end = std::min({size, begin + limits.max_tokens, wanted + limits.max_outputs});
     Batch batch;
+    // Pages beyond the last row are nobody's business.
+    batch.sequences = {{std::span(pages_).first(
+        static_cast<size_t>(CeilDiv(position_ + end - begin, kPageTokens)))}};
     for (int64_t i = begin; i < end; ++i) {
       batch.tokens.push_back(tokens[static_cast<size_t>(i)]);
-      batch.places.push_back({pages_.data(), position_ + i - begin});
+      batch.places.push_back({0, position_ + i - begin});
       if (i >= wanted) batch.outputs.push_back(static_cast<int32_t>(i - begin));
     }
     model_.executor().Run(batch);

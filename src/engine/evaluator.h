@@ -48,7 +48,7 @@ class Evaluator {
   void Check(std::span<const int32_t> tokens) const;
 
   Model& model_;
-  std::vector<const std::byte*> pages_;
+  std::vector<int32_t> pages_;
   int64_t position_ = 0;
 };
 

@@ -35,6 +35,7 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
                    KvPool& pool, ThreadTeam& team, const Kernels& kernels)
     : graph_(graph),
       program_(program),
+      pool_(pool),
       team_(team),
       kernels_(kernels),
       arena_(Size(static_cast<uint64_t>(program.arena_bytes())), "buffers"),
@@ -80,18 +81,33 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
   step_seconds_.assign(program.steps().size(), 0);
 }
 
+void Executor::PlaceRows(const Batch& batch) {
+  pages_.clear();
+  std::vector<size_t> first_page;
+  for (const BatchSequence& sequence : batch.sequences) {
+    first_page.push_back(pages_.size());
+    for (int32_t page : sequence.pages) pages_.push_back(pool_.page(page));
+  }
+  places_.clear();
+  for (const BatchPlace& place : batch.places) {
+    places_.push_back(
+        {pages_.data() + first_page[static_cast<size_t>(place.sequence)], place.position});
+  }
+}
+
 void Executor::Run(const Batch& batch) {
   LOCKSTEP_CHECK(static_cast<int64_t>(batch.tokens.size()) <= program_.options().max_tokens,
                  "{} tokens", batch.tokens.size());
   LOCKSTEP_CHECK(static_cast<int64_t>(batch.outputs.size()) <= program_.options().max_outputs,
                  "{} outputs", batch.outputs.size());
+  PlaceRows(batch);
   output_tokens_.clear();
   output_places_.clear();
   for (int32_t row : batch.outputs) {
     output_tokens_.push_back(batch.tokens[static_cast<size_t>(row)]);
-    output_places_.push_back(batch.places[static_cast<size_t>(row)]);
+    output_places_.push_back(places_[static_cast<size_t>(row)]);
   }
-  rows_[static_cast<size_t>(RowSet::kAll)] = {batch.tokens, batch.places};
+  rows_[static_cast<size_t>(RowSet::kAll)] = {batch.tokens, places_};
   rows_[static_cast<size_t>(RowSet::kOutputs)] = {output_tokens_, output_places_};
   index_[static_cast<size_t>(RowSet::kAll)] = std::span(all_index_).first(batch.tokens.size());
   index_[static_cast<size_t>(RowSet::kOutputs)] = batch.outputs;

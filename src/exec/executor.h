@@ -9,11 +9,22 @@
 
 namespace lockstep {
 
+// Where the state of one sequence lies, in the pools of every rank alike. Spans are valid while the batch runs.
+struct BatchSequence {
+  std::span<const int32_t> pages;  // page i holds positions 64 i .. 64 i + 63
+};
+
+struct BatchPlace {
+  int32_t sequence = 0;  // index into Batch::sequences
+  int64_t position = 0;
+};
+
 // One batch: rows of one sequence stand together, in ascending position.
 struct Batch {
-  std::vector<int32_t> tokens;       // [t]
-  std::vector<AttentionRow> places;  // [t]
-  std::vector<int32_t> outputs;      // rows whose results are asked for, ascending
+  std::vector<int32_t> tokens;     // [t]
+  std::vector<BatchPlace> places;  // [t]
+  std::vector<BatchSequence> sequences;
+  std::vector<int32_t> outputs;  // rows whose results are asked for, ascending
 };
 
 class Executor {
@@ -36,9 +47,12 @@ class Executor {
 
  private:
   void RunMember(int member);
+  // Turns the places of a batch into addresses in this rank's pool.
+  void PlaceRows(const Batch& batch);
 
   const Graph& graph_;
   const Program& program_;
+  KvPool& pool_;
   ThreadTeam& team_;
   const Kernels& kernels_;
   Buffer arena_;
@@ -51,7 +65,8 @@ class Executor {
   BatchRows rows_[2];  // by RowSet
   std::span<const int32_t> index_[2];
   std::vector<int32_t> output_tokens_, all_index_;
-  std::vector<AttentionRow> output_places_;
+  std::vector<const std::byte*> pages_;  // of all sequences, one after the other
+  std::vector<AttentionRow> places_, output_places_;
   FaultLog faults_;
   bool tracing_ = false;
   std::vector<double> step_seconds_;
