@@ -1,9 +1,7 @@
 #include "formats/gemm.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <vector>
 
 #include "base/checked.h"
 
@@ -16,14 +14,8 @@ int64_t SegmentLength(int64_t size, int64_t unit) {
   return unit * std::max(preferred, CeilDiv(units, kMaxSegments));
 }
 
-float SegmentTree(std::span<const float> values) {
-  if (values.size() == 1) return values[0];
-  const size_t left = std::bit_floor(values.size() - 1);
-  return SegmentTree(values.first(left)) + SegmentTree(values.subspan(left));
-}
-
-float MatMulReference(const Format& format, const std::byte* row, int64_t k, int64_t segment,
-                      const QuantizedRows& x) {
+std::vector<float> SegmentSums(const Format& format, const std::byte* row, int64_t k,
+                               int64_t segment, const QuantizedRows& x) {
   if (segment == 0) segment = k;
   const int groups = format.block / format.group;
   std::vector<int8_t> w(format.block);
@@ -48,11 +40,11 @@ float MatMulReference(const Format& format, const std::byte* row, int64_t k, int
       a = 0;
     }
   }
-  return SegmentTree(totals);
+  return totals;
 }
 
-float MatMulReference(const Format& format, const std::byte* row, int64_t k, int64_t segment,
-                      const float* x) {
+std::vector<float> SegmentSums(const Format& format, const std::byte* row, int64_t k,
+                               int64_t segment, const float* x) {
   if (segment == 0) segment = k;
   std::vector<float> w(k), totals;
   format.decode(row, k, w.data());
@@ -61,7 +53,7 @@ float MatMulReference(const Format& format, const std::byte* row, int64_t k, int
     for (int64_t i = begin; i < std::min(k, begin + segment); ++i) a = std::fma(w[i], x[i], a);
     totals.push_back(a);
   }
-  return SegmentTree(totals);
+  return totals;
 }
 
 }  // namespace lockstep

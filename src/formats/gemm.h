@@ -9,15 +9,16 @@
 //           a = fma(min_w, scale_x * float(sum of activation codes), a)     formats with mins only
 //       float weights, per element:
 //           a = fma(w, x, a)
-//   - segment sums meet in the left-complete binary tree over their index (SegmentTree), so that
-//     a rank that owns a contiguous run of segments owns whole subtrees.
+//   - segment sums meet in the left-complete binary tree over their index (formats/segment_tree.h);
+//     who owns a contiguous run of segments gives the roots of the whole subtrees inside it.
 // Integer products are exact, so how a kernel orders them inside a group is free.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <vector>
 
 #include "formats/packing.h"
+#include "formats/segment_tree.h"
 
 namespace lockstep {
 
@@ -42,24 +43,44 @@ struct QuantizedRows {
 };
 
 // One piece of a multiplication: panels [panel_begin, panel_end) of the weight, all tokens.
+//
+// The weight may hold a contiguous run of the segments of a longer axis, and a task may sum a run
+// of the weight's. y is then [root, t, n]: the roots of SubtreeRoots() of the run, ascending. By
+// default the weight is the whole axis and y its one root. A run of which nothing is owned is no
+// task.
 struct MatMulTask {
   const PackedMatrix* w;
   QuantizedRows q;   // for quantised weights
   const float* x;    // [t, k], for float weights
   int64_t x_stride;  // floats between rows of x
   int64_t tokens;
-  float* y;          // [t, n]
+  float* y;          // [root, t, n]
   int64_t y_stride;  // floats between rows of y
   int64_t segment;  // k in a segment, a multiple of 32 and of the weight's unit; 0: all of k is one
   int64_t panel_begin;
   int64_t panel_end;
   std::byte* scratch;  // kMatMulScratchBytes of this thread's own, 64-byte aligned
-};
+  int64_t root_stride = 0;    // floats between roots of y
+  int64_t segment_begin = 0;  // the segments of this weight that are summed; 0, 0: all
+  int64_t segment_end = 0;
+  int64_t first_leaf = 0;  // the weight's first segment in the whole tree
+  int64_t leaves = 0;      // segments of the whole tree; 0: this weight's are all
+  bool apart = false;      // every segment is a root of its own, whatever the tree
 
-// Most segments a summed axis is cut into.
-inline constexpr int64_t kMaxSegments = 64;
-// Depth of the binary counter that folds kMaxSegments segments, one more for the running sum.
-inline constexpr int kTreeLevels = 7;
+  int64_t segment_length() const { return segment == 0 ? w->k : segment; }
+  int64_t segments() const { return (w->k + segment_length() - 1) / segment_length(); }
+  // The run with its default spelt out, counted in this weight's segments.
+  LeafRange run() const {
+    return segment_end == 0 ? LeafRange{0, segments()} : LeafRange{segment_begin, segment_end};
+  }
+  // Where the root that starts at segment `first` of the run ends, likewise.
+  int64_t RootEnd(int64_t first) const {
+    if (apart) return first + 1;
+    return SubtreeEnd(first_leaf + first, first_leaf + run().last,
+                      leaves == 0 ? segments() : leaves) -
+           first_leaf;
+  }
+};
 
 // Length of a segment of a summed axis of `size` whose pieces may be cut at multiples of `unit`:
 // 128 where that leaves eight or more, fewer or more units where the axis is short or very long.
@@ -72,16 +93,13 @@ inline constexpr size_t kMatMulScratchBytes = 192 * 1024;
 // Does one task; kernels are lockstep::<isa>::MatMul.
 using MatMulFn = void(const MatMulTask& task);
 
-// Sums values[0 .. count) in the left-complete binary tree: the left half is the largest power of
-// two below count.
-float SegmentTree(std::span<const float> values);
-
-// Defines the bits: y = one output of a multiplication with a weight row as the file stores it.
+// Defines the bits: the sum of each segment of one output of a multiplication with a weight row as
+// the file stores it. A root is SegmentTree() of its leaves.
 // x: one row. k: the weight's width.
-float MatMulReference(const Format& format, const std::byte* row, int64_t k, int64_t segment,
-                      const QuantizedRows& x);
+std::vector<float> SegmentSums(const Format& format, const std::byte* row, int64_t k,
+                               int64_t segment, const QuantizedRows& x);
 // The same for float weights. x: [k]
-float MatMulReference(const Format& format, const std::byte* row, int64_t k, int64_t segment,
-                      const float* x);
+std::vector<float> SegmentSums(const Format& format, const std::byte* row, int64_t k,
+                               int64_t segment, const float* x);
 
 }  // namespace lockstep

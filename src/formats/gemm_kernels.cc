@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checked.h"
 #include "formats/codec.h"
 #include "formats/gemm_entry.h"
 
@@ -46,24 +47,68 @@ struct TreeCounter {
     ++count;
   }
 
-  // The sum of all segments, the last of which is in `sums`.
+  // The sum of all segments, the last of which is in `sums`; begins anew.
   void Finish(F32x16* sums) {
     for (int at = __builtin_popcountll(static_cast<uint64_t>(count)); at-- > 0;) {
 #pragma GCC unroll 16
       for (int v = 0; v < V; ++v) sums[v] = Add(level[at][v], sums[v]);
     }
+    count = 0;
   }
 };
 
-void StoreOutputs(const MatMulTask& task, int64_t token, int64_t panel, F32x16 sum) {
-  float* y = task.y + token * task.y_stride + panel * kPanelRows;
-  const int64_t rows = task.w->n - panel * kPanelRows;
-  if (rows >= kPanelRows) {
-    Store(y, sum);
-  } else {
-    StorePartial(y, sum, static_cast<int>(rows));
+// Where the roots of a task go, one after the other as its segments end.
+struct RootCursor {
+  const MatMulTask& task;
+  LeafRange run = task.run();
+  int64_t segment = run.first;  // the one being summed
+  int64_t root_end = task.RootEnd(run.first);
+  float* y = task.y;
+
+  // Whether the segment that now ends completes a root; moves on to the next segment.
+  bool EndSegment() { return ++segment == root_end; }
+  void NextRoot() {
+    y += task.root_stride;
+    if (segment < run.last) root_end = task.RootEnd(segment);
   }
-}
+  void Store(int64_t token, int64_t panel, F32x16 sum) const {
+    float* at = y + token * task.y_stride + panel * kPanelRows;
+    const int64_t rows = task.w->n - panel * kPanelRows;
+    if (rows >= kPanelRows) {
+      LOCKSTEP_ISA::Store(at, sum);
+    } else {
+      StorePartial(at, sum, static_cast<int>(rows));
+    }
+  }
+};
+
+// The running sums of a strip, folded as segments end.
+template <int P, int N>
+class StripSums {
+ public:
+  StripSums(const MatMulTask& task, int64_t token, int64_t panel)
+      : cursor_{task}, token_(token), panel_(panel) {}
+
+  // Takes the sums of the segment that ends and leaves them zero.
+  LOCKSTEP_INLINE void EndSegment(F32x16 (&sums)[P][N]) {
+    if (!cursor_.EndSegment()) return tree_.Push(&sums[0][0]);
+    tree_.Finish(&sums[0][0]);
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 16
+      for (int n = 0; n < N; ++n) {
+        cursor_.Store(token_ + n, panel_ + p, sums[p][n]);
+        sums[p][n] = Zero();
+      }
+    }
+    cursor_.NextRoot();
+  }
+
+ private:
+  RootCursor cursor_;
+  TreeCounter<P * N> tree_;
+  int64_t token_, panel_;
+};
 
 // The integer sum of a group's products, stored codes u against activations, for `P` panels and `N` tokens.
 // kGroup: 32, or 16 with `half` saying which one.
@@ -149,15 +194,20 @@ void Strip(const MatMulTask& task, int64_t token, int64_t panel) {
   constexpr int kGroups = kBlockK / Scales::kGroup;
   // Far enough ahead to cover memory latency at full bandwidth with two streams a core (bench/: 2 KiB; more did not help).
   constexpr int64_t kAhead = 2304;
+  const LeafRange run = task.run();
+  const int64_t segment_blocks = CeilDiv(task.segment_length(), kBlockK);
+  const int64_t block_begin = run.first * segment_blocks;
+  const int64_t block_end = std::min(task.w->k / kBlockK, run.last * segment_blocks);
   const std::byte* unit[P];
 #pragma GCC unroll 16
-  for (int p = 0; p < P; ++p) unit[p] = task.w->data + (panel + p) * task.w->panel_bytes();
-  const int64_t units = task.w->k / Scales::kUnit;
-  const int64_t segment_blocks = task.segment / kBlockK;
-  ActivationBlock<N> x(task.q.From(token), 0);
+  for (int p = 0; p < P; ++p) {
+    unit[p] = task.w->data + (panel + p) * task.w->panel_bytes() + block_begin / kBlocks * C::kUnitBytes;
+  }
+  const int64_t units = (block_end - block_begin) / kBlocks;
+  ActivationBlock<N> x(task.q.From(token), block_begin);
   F32x16 sums[P][N];
   for (auto& row : sums) std::fill(row, row + N, Zero());
-  TreeCounter<P * N> tree;
+  StripSums<P, N> roots(task, token, panel);
   int64_t left = segment_blocks;
   for (int64_t u = 0; u < units; ++u) {
 #pragma GCC unroll 16
@@ -175,19 +225,14 @@ void Strip(const MatMulTask& task, int64_t token, int64_t panel) {
         AddGroup<C, Scales::kGroup, g, Scales::kHasMin, P, N>(blocks, w, x, sums);
       });
       x.Next();
-      if (--left == 0 && u * kBlocks + b + 1 < units * kBlocks) {
-        tree.Push(&sums[0][0]);
+      const bool last = u + 1 == units && b + 1 == kBlocks;
+      if (--left == 0 || last) [[unlikely]] {
+        roots.EndSegment(sums);
         left = segment_blocks;
       }
     }
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) unit[p] += C::kUnitBytes;
-  }
-  if (tree.count > 0) tree.Finish(&sums[0][0]);
-#pragma GCC unroll 16
-  for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 16
-    for (int n = 0; n < N; ++n) StoreOutputs(task, token + n, panel + p, sums[p][n]);
   }
 }
 
@@ -374,34 +419,46 @@ void TileColumns(const Piece& piece, int64_t blocks, const QuantizedRows& rows, 
   for (; t < tokens; ++t) Tile<U, 1>(piece, blocks, {rows.From(t), block}, piece.sums + t * kStride);
 }
 
+// The outputs of `panels` panels and `tokens` tokens, root by root.
+template <class U>
+void TileRoots(const MatMulTask& task, int64_t panel, int panels, int64_t token, int64_t tokens, Piece& piece) {
+  const int64_t stride = kPanelPair * kPanelRows, size = tokens * stride;
+  const int64_t segment_blocks = CeilDiv(task.segment_length(), kBlockK), all_blocks = task.w->k / kBlockK;
+  int64_t folded = 0;
+  std::fill(piece.sums, piece.sums + size, 0.0f);
+  for (RootCursor cursor{task}; cursor.segment < cursor.run.last;) {
+    int64_t block = cursor.segment * segment_blocks;
+    const int64_t end = std::min(all_blocks, block + segment_blocks);
+    while (block < end) {
+      const int64_t blocks = std::min(Piece::kBlocks, end - block);
+      for (int p = 0; p < panels; ++p) U::Run(*task.w, panel + p, block, blocks, p, piece);
+      TileColumns<U>(piece, blocks, task.q.From(token), block, tokens);
+      block += blocks;
+    }
+    if (!cursor.EndSegment()) {
+      PushLevel(piece, folded++, size);
+      continue;
+    }
+    FinishLevels(piece, folded, size);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int p = 0; p < panels; ++p) {
+        cursor.Store(token + t, panel + p, Load(piece.sums + t * stride + p * kPanelRows));
+      }
+    }
+    std::fill(piece.sums, piece.sums + size, 0.0f);
+    folded = 0;
+    cursor.NextRoot();
+  }
+}
+
 template <class U>
 void Tiles(const MatMulTask& task) {
-  const PackedMatrix& w = *task.w;
   Piece piece(task.scratch);
-  const int64_t all_blocks = w.k / kBlockK;
-  const int64_t segment_blocks = task.segment == 0 ? all_blocks : task.segment / kBlockK;
-  const int64_t stride = kPanelPair * kPanelRows;
   for (int64_t panel = task.panel_begin; panel < task.panel_end; panel += kPanelPair) {
     const int panels = static_cast<int>(std::min<int64_t>(kPanelPair, task.panel_end - panel));
     if (panels < kPanelPair) std::memset(piece.codes, 0, Piece::kCodesSize + 2 * Piece::kScalesSize);
     for (int64_t token = 0; token < task.tokens; token += kColumnBlock) {
-      const int64_t tokens = std::min(kColumnBlock, task.tokens - token);
-      std::fill(piece.sums, piece.sums + tokens * stride, 0.0f);
-      int64_t segments = 0, block = 0;
-      while (block < all_blocks) {
-        const int64_t segment_end = std::min(all_blocks, (segments + 1) * segment_blocks);
-        const int64_t blocks = std::min(Piece::kBlocks, segment_end - block);
-        for (int p = 0; p < panels; ++p) U::Run(w, panel + p, block, blocks, p, piece);
-        TileColumns<U>(piece, blocks, task.q.From(token), block, tokens);
-        block += blocks;
-        if (block == segment_end && block < all_blocks) PushLevel(piece, segments++, tokens * stride);
-      }
-      FinishLevels(piece, segments, tokens * stride);
-      for (int64_t t = 0; t < tokens; ++t) {
-        for (int p = 0; p < panels; ++p) {
-          StoreOutputs(task, token + t, panel + p, Load(piece.sums + t * stride + p * kPanelRows));
-        }
-      }
+      TileRoots<U>(task, panel, panels, token, std::min(kColumnBlock, task.tokens - token), piece);
     }
   }
 }
@@ -442,11 +499,10 @@ void FloatStrip(const MatMulTask& task, int64_t token, int64_t panel) {
   for (int n = 0; n < N; ++n) x[n] = task.x + (token + n) * task.x_stride;
   F32x16 sums[P][N];
   for (auto& row : sums) std::fill(row, row + N, Zero());
-  TreeCounter<P * N> tree;
-  const int64_t segment = task.segment == 0 ? w.k : task.segment;
-  for (int64_t begin = 0; begin < w.k; begin += segment) {
-    if (begin > 0) tree.Push(&sums[0][0]);
-    const int64_t end = std::min(w.k, begin + segment);
+  StripSums<P, N> roots(task, token, panel);
+  const LeafRange run = task.run();
+  for (int64_t s = run.first; s < run.last; ++s) {
+    const int64_t begin = s * task.segment_length(), end = std::min(w.k, begin + task.segment_length());
     for (int64_t i = begin; i < end; ++i) {
       F32x16 v[P];
 #pragma GCC unroll 16
@@ -458,12 +514,7 @@ void FloatStrip(const MatMulTask& task, int64_t token, int64_t panel) {
         for (int p = 0; p < P; ++p) sums[p][n] = Fma(v[p], xi, sums[p][n]);
       }
     }
-  }
-  tree.Finish(&sums[0][0]);
-#pragma GCC unroll 16
-  for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 16
-    for (int n = 0; n < N; ++n) StoreOutputs(task, token + n, panel + p, sums[p][n]);
+    roots.EndSegment(sums);
   }
 }
 

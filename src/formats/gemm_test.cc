@@ -83,6 +83,29 @@ struct Case {
   int64_t n, k, segment;
 };
 
+// The sums of all segments of one output.
+std::vector<float> Sums(const Format& format, const std::byte* row, const Case& c, const Activations& a, int64_t t) {
+  return format.group == 0 ? SegmentSums(format, row, c.k, c.segment, a.x.data() + t * c.k)
+                           : SegmentSums(format, row, c.k, c.segment, a.rows.From(t));
+}
+
+// All panels, rows of y fenced by three elements.
+MatMulTask TaskOf(const PackedMatrix& w, const Case& c, const Activations& a, int64_t tokens, std::vector<float>& y,
+                  std::vector<std::byte>& scratch) {
+  MatMulTask task{};
+  task.w = &w;
+  task.q = a.rows;
+  task.x = a.x.data();
+  task.x_stride = c.k;
+  task.tokens = tokens;
+  task.y = y.data();
+  task.y_stride = c.n + 3;
+  task.segment = c.segment;
+  task.panel_end = w.panels();
+  task.scratch = scratch.data();
+  return task;
+}
+
 class GemmOfFormat : public testing::TestWithParam<const Format*> {};
 
 TEST_P(GemmOfFormat, EqualsTheReferenceBitForBitOnEveryInstructionSet) {
@@ -104,15 +127,13 @@ TEST_P(GemmOfFormat, EqualsTheReferenceBitForBitOnEveryInstructionSet) {
       for (int64_t t = 0; t < tokens; ++t) {
         for (int64_t row = 0; row < c.n; ++row) {
           const std::byte* at = weights.data() + row * format.RowBytes(c.k);
-          expected[t * c.n + row] = format.group == 0
-                                        ? MatMulReference(format, at, c.k, c.segment, a.x.data() + t * c.k)
-                                        : MatMulReference(format, at, c.k, c.segment, a.rows.From(t));
+          expected[t * c.n + row] = SegmentTree(Sums(format, at, c, a, t));
         }
       }
       for (Isa isa : AvailableIsas()) {
         std::vector<float> y(static_cast<size_t>(tokens * (c.n + 3)), kFence);
         std::vector<std::byte> scratch(kMatMulScratchBytes + 64);
-        MatMulTask task{&w, a.rows, a.x.data(), c.k, tokens, y.data(), c.n + 3, c.segment, 0, w.panels(), scratch.data()};
+        MatMulTask task = TaskOf(w, c, a, tokens, y, scratch);
         // Two members of a team take a part each.
         const int64_t middle = w.panels() / 2;
         task.panel_end = middle;
@@ -125,6 +146,60 @@ TEST_P(GemmOfFormat, EqualsTheReferenceBitForBitOnEveryInstructionSet) {
               << " first " << y[t * (c.n + 3)] << " expected " << expected[t * c.n];
           for (int i = 0; i < 3; ++i) ASSERT_EQ(kFence, y[t * (c.n + 3) + c.n + i]);
         }
+      }
+    }
+  }
+}
+
+// A run of a weight's segments, and where the weight lies in the whole tree.
+struct RunCase {
+  int64_t begin, end, first_leaf, leaves;
+  bool apart;
+};
+
+TEST_P(GemmOfFormat, GivesTheRootsOfARunOfSegments) {
+  const Format& format = *GetParam();
+  std::mt19937 random(format.id);
+  const int64_t unit = std::max(format.block, 32);
+  // Seven segments, of which the last is half as long.
+  const Case c = {33, 13 * unit, 2 * unit};
+  const auto weights = RandomRows(format, c.n, c.k, random);
+  PackedMatrix w(format, c.n, c.k);
+  std::vector<std::byte> packed(static_cast<size_t>(w.bytes()) + 64), scratch(kMatMulScratchBytes + 64);
+  w.data = packed.data();
+  ASSERT_FALSE(PackPanels(weights.data(), 0, w.panels(), w));
+  for (int64_t tokens : {1, 3, 9}) {
+    Activations a(tokens, c.k, random);
+    for (const RunCase& run : {RunCase{0, 0, 0, 0, false}, {0, 7, 0, 7, false}, {1, 6, 0, 0, false}, {3, 4, 0, 0, false},
+                               {6, 7, 0, 7, false}, {0, 0, 5, 20, false}, {2, 7, 13, 20, false}, {0, 0, 0, 0, true},
+                               {2, 5, 1, 9, true}}) {
+      const int64_t begin = run.begin, end = run.end == 0 ? 7 : run.end, first = run.first_leaf;
+      std::vector<LeafRange> roots = SubtreeRoots(first + begin, first + end, run.leaves == 0 ? 7 : run.leaves);
+      if (run.apart) {
+        roots.clear();
+        for (int64_t s = begin; s < end; ++s) roots.push_back({first + s, first + s + 1});
+      }
+      for (Isa isa : AvailableIsas()) {
+        const int64_t stride = tokens * (c.n + 3) + 5;
+        std::vector<float> y(roots.size() * static_cast<size_t>(stride), kFence);
+        MatMulTask task = TaskOf(w, c, a, tokens, y, scratch);
+        task.root_stride = stride;
+        task.segment_begin = run.begin, task.segment_end = run.end;
+        task.first_leaf = first, task.leaves = run.leaves, task.apart = run.apart;
+        RunMatMul(isa, task);
+        std::vector<float> expected(y.size(), kFence);
+        for (int64_t t = 0; t < tokens; ++t) {
+          for (int64_t row = 0; row < c.n; ++row) {
+            const auto sums = Sums(format, weights.data() + row * format.RowBytes(c.k), c, a, t);
+            for (size_t r = 0; r < roots.size(); ++r) {
+              const size_t leaf = static_cast<size_t>(roots[r].first - first);
+              const size_t count = static_cast<size_t>(roots[r].last - roots[r].first);
+              expected[r * stride + t * (c.n + 3) + row] = SegmentTree(std::span(sums).subspan(leaf, count));
+            }
+          }
+        }
+        ASSERT_EQ(0, std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)))
+            << IsaName(isa) << " segments " << begin << " .. " << end << " tokens " << tokens;
       }
     }
   }
@@ -163,25 +238,6 @@ TEST(Packing, TakesAtMostFourPercentMoreThanTheFile) {
   for (const Format* format : MatrixFormats()) {
     PackedMatrix w(*format, 1024, 1024);
     EXPECT_LE(w.bytes(), 1024 * format->RowBytes(1024) * 104 / 100) << format->name;
-  }
-}
-
-TEST(SegmentTree, GivesAnyContiguousRunOfSegmentsWholeSubtrees) {
-  // A rank with segments [a, b) reduces the aligned subtrees inside; the roots then meet as in the whole tree.
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  for (size_t count = 1; count <= 64; ++count) {
-    std::vector<float> v(count);
-    for (float& x : v) x = normal(random);
-    std::vector<float> counter;  // the binary counter that kernels use
-    for (size_t i = 0; i < count; ++i) {
-      float sum = v[i];
-      for (size_t bits = i; bits & 1; bits >>= 1) sum = counter.back() + sum, counter.pop_back();
-      counter.push_back(sum);
-    }
-    float sum = counter.back();
-    for (size_t at = counter.size() - 1; at-- > 0;) sum = counter[at] + sum;
-    EXPECT_EQ(sum, SegmentTree(v)) << count;
   }
 }
 

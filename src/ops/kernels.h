@@ -41,7 +41,8 @@ namespace lockstep {
   X(attention, Attention)            \
   X(attention_spans, AttentionSpans) \
   X(attention_merge, AttentionMerge) \
-  X(matmul, MatMul)
+  X(matmul, MatMul)                  \
+  X(combine_roots, CombineRoots)
 
 struct Kernels {
   Isa isa;
