@@ -1,6 +1,7 @@
 // Station 3, the graph: what a model computes, with named axes, and nothing of where or how.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,6 +23,14 @@ struct WeightSource {
   int64_t file_rows = 0;  // rows of the whole tensor, 0: as many as the weight has
 };
 
+// Which part of a value a rank holds: of every axis of the whole the run that starts at `begin` and is as long as the value's own axis.
+struct Part {
+  Shape whole;  // no axes: the value is the whole
+  std::array<int64_t, Shape::kCapacity> begin{};
+
+  bool cut() const { return whole.rank() != 0; }
+};
+
 struct Value {
   enum class Kind { kTokens, kWeight, kState, kComputed };
   Kind kind = Kind::kComputed;
@@ -29,6 +38,7 @@ struct Value {
   Shape shape;
   WeightSource source;      // weights
   int32_t state_slot = -1;  // states: index into Graph::states
+  Part part;                // in a rank's graph (shard/shard.h)
 };
 
 // K and V of one layer.

@@ -1,5 +1,6 @@
 #include "ops/factor_rule.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -24,6 +25,36 @@ FactorRule::Term ParseTerm(std::string_view text, std::string_view rule) {
   }
   LOCKSTEP_CHECK(!term.empty(), "rule '{}': an operand without factors", rule);
   return term;
+}
+
+constexpr std::string_view kPartialNames[] = {"sum", "max", "lse"};
+
+// Takes "max:" or "lse:" from the head of a rule's output.
+PartialKind TakeReduction(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  for (PartialKind kind : {PartialKind::kMax, PartialKind::kLse}) {
+    const std::string_view name = PartialName(kind);
+    if (!text.starts_with(name) || !text.substr(name.size()).starts_with(':')) continue;
+    text.remove_prefix(name.size() + 1);
+    return kind;
+  }
+  return PartialKind::kSum;
+}
+
+// Takes the marks of operands that may be a rank's own.
+std::vector<bool> TakeOwnMarks(std::string& text) {
+  std::vector<bool> own(1);
+  std::string rest;
+  for (char c : text) {
+    if (c == ',') own.push_back(false);
+    if (c == '~') {
+      own.back() = true;
+    } else {
+      rest += c;
+    }
+  }
+  text = rest;
+  return own;
 }
 
 std::vector<FactorRule::Term> ParseTerms(std::string_view text, std::string_view rule) {
@@ -109,12 +140,18 @@ void BindTerm(std::string_view who, const FactorRule::Term& term, const Shape& s
 
 }  // namespace
 
+std::string_view PartialName(PartialKind kind) { return kPartialNames[static_cast<size_t>(kind)]; }
+
 FactorRule::FactorRule(std::string_view text) {
   const size_t arrow = text.find("->");
   LOCKSTEP_CHECK(arrow != std::string_view::npos, "rule '{}': no arrow", text);
-  inputs_ = ParseTerms(text.substr(0, arrow), text);
-  if (text.find_first_not_of(' ', arrow + 2) != std::string_view::npos) {
-    outputs_ = ParseTerms(text.substr(arrow + 2), text);
+  std::string inputs(text.substr(0, arrow));
+  own_ = TakeOwnMarks(inputs);
+  inputs_ = ParseTerms(inputs, text);
+  std::string_view outputs = text.substr(arrow + 2);
+  reduction_ = TakeReduction(outputs);
+  if (outputs.find_first_not_of(' ') != std::string_view::npos) {
+    outputs_ = ParseTerms(outputs, text);
   }
   CheckRuns(*this, text);
 }
@@ -143,6 +180,45 @@ std::vector<Shape> FactorRule::Infer(std::string_view who, std::span<const Shape
     shapes.push_back(shape);
   }
   return shapes;
+}
+
+std::vector<BoundFactor> FactorRule::Bind(std::string_view who, std::span<const Shape> operands,
+                                          const OwnAxes& own) const {
+  Infer(who, operands, own);
+  Bindings bound;
+  for (size_t i = 0; i < operands.size(); ++i) BindTerm(who, inputs_[i], operands[i], i, bound);
+  std::vector<BoundFactor> factors;
+  // A factor of a run is known by the run's letter and its place in the run.
+  std::map<std::pair<char, size_t>, size_t> index;
+  auto visit = [&](const Term& term, auto place_of) {
+    int at = 0;
+    for (const Factor& factor : term) {
+      const size_t length = IsRun(factor.letter) ? bound.runs[factor.letter].size() : 1;
+      for (size_t i = 0; i < length; ++i, ++at) {
+        auto [it, fresh] = index.try_emplace({factor.letter, i}, factors.size());
+        if (fresh) {
+          factors.push_back({factor.letter, false, {}, std::vector<int>(inputs_.size(), -1),
+                             std::vector<int>(outputs_.size(), -1)});
+        }
+        factors[it->second].whole |= factor.whole;
+        place_of(factors[it->second]) = at;
+      }
+    }
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const size_t known = factors.size();
+    visit(inputs_[i], [i](BoundFactor& factor) -> int& { return factor.in[i]; });
+    for (size_t f = known; f < factors.size(); ++f) {
+      factors[f].axis = operands[i][static_cast<size_t>(factors[f].in[i])];
+    }
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    visit(outputs_[i], [i](BoundFactor& factor) -> int& { return factor.out[i]; });
+  }
+  for (const auto& [letter, axis] : own) {
+    if (auto it = index.find({letter, 0}); it != index.end()) factors[it->second].axis = axis;
+  }
+  return factors;
 }
 
 }  // namespace lockstep

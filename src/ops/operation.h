@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -123,6 +124,21 @@ struct StepContext {
   }
 };
 
+// How a summed run of an operation may be cut: leaves of `length` numbers each, the last perhaps of fewer, that meet in the canonical tree.
+struct SumLeaves {
+  int64_t size = 0;    // numbers of the run
+  int64_t length = 0;  // 0: it may not be cut
+
+  int64_t count() const { return length == 0 ? 1 : (size + length - 1) / length; }
+};
+
+// What a rank does of a sum.
+struct SumPart {
+  LeafRange leaves;    // that it owns, at least one
+  int64_t total = 0;   // leaves in all
+  int64_t length = 0;  // numbers of a leaf
+};
+
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -139,6 +155,15 @@ class Operation {
   virtual std::vector<size_t> multiplied_by(size_t) const { return {}; }
   // Whether the step writes a state, so that all rows of a batch must take part in it.
   virtual bool writes_state() const { return false; }
+  // The leaves of the sum over a factor of the rule that the output lacks, or over a run of them. formats: of each operand, null for those
+  // that are no weights.
+  virtual SumLeaves sum_leaves(char /*factor*/, std::span<const Shape> /*operands*/,
+                               std::span<const Format* const> /*formats*/) const {
+    return {};
+  }
+  // The same operation over a rank's part of that sum; its output has the roots, [t, p, *] (ops/collective.h). Null where sum_leaves() allows
+  // no cut.
+  virtual std::shared_ptr<const Operation> part_of_sum(const SumPart&) const { return nullptr; }
   virtual Split split() const = 0;
   // Bytes of scratch a thread needs for these operands and at most `tokens` rows.
   virtual size_t scratch_bytes(std::span<const Operand>, int64_t) const { return 0; }

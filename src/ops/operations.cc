@@ -189,7 +189,7 @@ class Embed final : public Operation {
  public:
   explicit Embed(float scale) : scale_(scale) {}
   std::string_view name() const override { return "embed"; }
-  std::string_view rule() const override { return "t, vk -> tk"; }
+  std::string_view rule() const override { return "t, v!k -> tk"; }
   std::string attributes() const override {
     return scale_ == 1 ? "" : fmt::format("scale={}", scale_);
   }
@@ -315,11 +315,32 @@ class Rope final : public Operation {
 
 class Linear final : public Operation {
  public:
-  explicit Linear(int64_t cut_unit) : cut_unit_(cut_unit) {}
+  explicit Linear(int64_t cut_unit, const SumPart& part = {}) : cut_unit_(cut_unit), part_(part) {}
   std::string_view name() const override { return "linear"; }
-  std::string_view rule() const override { return "t*, +* -> t+"; }
+  std::string_view rule() const override {
+    return part_.total != 0 ? "t*, +* -> tp+" : cut_unit_ == 0 ? "t*!, +*! -> t+" : "t*, +* -> t+";
+  }
   std::string attributes() const override {
-    return cut_unit_ == 0 ? "" : fmt::format("cut={}", cut_unit_);
+    std::string text = cut_unit_ == 0 ? "" : fmt::format("cut={}", cut_unit_);
+    if (part_.total != 0) {
+      text += fmt::format(" leaves={}..{}/{}", part_.leaves.first, part_.leaves.last, part_.total);
+    }
+    return text;
+  }
+  FactorRule::OwnAxes own_axes() const override {
+    if (part_.total == 0) return {};
+    return {{'p', Axis{'p', std::ssize(SubtreeRoots(part_.leaves.first, part_.leaves.last,
+                                                    part_.total))}}};
+  }
+  SumLeaves sum_leaves(char factor, std::span<const Shape> operands,
+                       std::span<const Format* const> formats) const override {
+    if (factor != '*' || formats[1] == nullptr) return {};
+    int64_t k = 1;
+    for (size_t i = 1; i < operands[0].rank(); ++i) k *= operands[0][i].size;
+    return {k, SegmentOf(k, *formats[1])};
+  }
+  OperationPtr part_of_sum(const SumPart& part) const override {
+    return std::make_shared<Linear>(cut_unit_, part);
   }
   OperandKind operand(size_t i) const override {
     return i == 0 ? OperandKind::kRows : OperandKind::kMatrix;
@@ -345,7 +366,14 @@ class Linear final : public Operation {
     task.tokens = step.tokens();
     task.y = y.data;
     task.y_stride = y.width;
-    task.segment = SegmentOf(w);
+    task.segment = SegmentOf(w.k, *w.format);
+    if (part_.total != 0) {
+      task.y_stride = w.n;
+      task.root_stride = task.tokens * w.n;
+      task.segment = part_.length;
+      task.first_leaf = part_.leaves.first;
+      task.leaves = part_.total;
+    }
     task.panel_begin = share.begin / kPanelRows;
     task.panel_end = CeilDiv(share.end, kPanelRows);
     task.scratch = step.scratch.data();
@@ -353,14 +381,15 @@ class Linear final : public Operation {
   }
 
  private:
-  int64_t SegmentOf(const PackedMatrix& w) const {
+  int64_t SegmentOf(int64_t k, const Format& format) const {
     if (cut_unit_ == 0) return 0;
-    const int64_t block = w.quantized() ? std::max<int64_t>(w.unit, kBlockK) : 1;
-    const int64_t segment = SegmentLength(w.k, std::lcm(cut_unit_, block));
-    return segment >= w.k ? 0 : segment;
+    const int64_t block = format.group != 0 ? std::max<int64_t>(format.block, kBlockK) : 1;
+    const int64_t segment = SegmentLength(k, std::lcm(cut_unit_, block));
+    return segment >= k ? 0 : segment;
   }
 
   int64_t cut_unit_;
+  SumPart part_;  // of a rank; total 0: all of it
 };
 
 class KvAppend final : public Operation {

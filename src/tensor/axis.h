@@ -4,6 +4,7 @@
 //   t tokens           s cached positions   g KV heads          r query heads per KV head
 //   d head width       k model width in     n model width out   f feed-forward width
 //   e experts          u experts used       v vocabulary        l layers
+//   p parts of a sum that ranks share
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@
 
 namespace lockstep {
 
-inline constexpr std::string_view kAxisNames = "tsgrdknfeuvl";
+inline constexpr std::string_view kAxisNames = "tsgrdknfeuvlp";
 
 struct Axis {
   char name = 't';   // one of kAxisNames

@@ -1,0 +1,176 @@
+#include "ops/collective.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostTerms = 8;
+
+// "tbcd" for a shape of four axes: a letter for each, the first of them t.
+std::string Letters(const Shape& shape) {
+  std::string letters = "t";
+  for (size_t i = 1; i < shape.rank(); ++i) letters += static_cast<char>('a' + i);
+  return letters;
+}
+
+// The axes of a shape behind t as an operation's own.
+FactorRule::OwnAxes OwnAxesOf(const Shape& shape) {
+  const std::string letters = Letters(shape);
+  FactorRule::OwnAxes own;
+  for (size_t i = 1; i < shape.rank(); ++i) own.emplace_back(letters[i], shape[i]);
+  return own;
+}
+
+// A rule that makes `to` of an operand with the axes of `from`: those that differ are the operation's own. Without `from`, of tokens.
+std::string RuleTo(const Shape* from, const Shape& to, FactorRule::OwnAxes& own) {
+  if (from == nullptr) {
+    own = OwnAxesOf(to);
+    return "t -> " + Letters(to);
+  }
+  LOCKSTEP_CHECK(from->rank() == to.rank(), "{} to {}", from->ToString(), to.ToString());
+  std::string in = Letters(*from), out = in;
+  for (size_t i = 1; i < to.rank(); ++i) {
+    if ((*from)[i].size == to[i].size) continue;
+    in.insert(in.find(out[i]) + 1, "!");
+    out[i] = static_cast<char>('n' + i);
+    own.emplace_back(out[i], to[i]);
+  }
+  return in + " -> " + out;
+}
+
+class Term final : public Operation {
+ public:
+  explicit Term(int64_t term) : term_(term) {}
+  std::string_view name() const override { return "term"; }
+  std::string_view rule() const override { return "tp!* -> t*"; }
+  std::string attributes() const override { return fmt::format("{}", term_); }
+  Split split() const override { return Split::kTokens; }
+  void Run(const StepContext& step) const override {
+    const Rows &x = step.in_rows(0), &y = step.out_rows();
+    const WorkRange share = step.Share(step.tokens());
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      std::copy_n(x.row(t) + term_ * y.width, y.width, y.row(t));
+    }
+  }
+
+ private:
+  int64_t term_;
+};
+
+class OwnPart final : public Operation {
+ public:
+  OwnPart(const ColumnRun& columns, const Shape& whole, const Shape& mine) : columns_(columns) {
+    rule_ = RuleTo(&whole, mine, own_);
+  }
+  std::string_view name() const override { return "own_part"; }
+  std::string_view rule() const override { return rule_; }
+  std::string attributes() const override {
+    return fmt::format("{}..{}", columns_.begin, columns_.end);
+  }
+  FactorRule::OwnAxes own_axes() const override { return own_; }
+  Split split() const override { return Split::kTokens; }
+  void Run(const StepContext& step) const override {
+    const Rows &x = step.in_rows(0), &y = step.out_rows();
+    const WorkRange share = step.Share(step.tokens());
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      std::copy_n(x.row(t) + columns_.begin, columns_.size(), y.row(t));
+    }
+  }
+
+ private:
+  ColumnRun columns_;
+  std::string rule_;
+  FactorRule::OwnAxes own_;
+};
+
+}  // namespace
+
+int64_t PartialTerm::roots(size_t rank) const {
+  const LeafRange& owned = leaves[rank];
+  if (kind != PartialKind::kSum) return owned.first < owned.last ? 1 : 0;
+  return std::ssize(SubtreeRoots(owned.first, owned.last, total));
+}
+
+Reduce::Reduce(std::vector<PartialTerm> terms, size_t rank) : terms_(std::move(terms)), rank_(rank) {
+  LOCKSTEP_CHECK(!terms_.empty() && terms_.size() <= kMostTerms, "{} terms", terms_.size());
+  int operands = 0;
+  for (const PartialTerm& term : terms_) {
+    const int64_t roots = term.roots(rank);
+    operand_of_.push_back(roots == 0 ? -1 : operands++);
+    if (roots == 0) continue;
+    const bool sum = term.kind == PartialKind::kSum;
+    rule_ += fmt::format("{}t{}{}*", rule_.empty() ? "" : ", ",
+                         sum ? std::string(1, static_cast<char>('a' + operands)) : "",
+                         sum ? "!" : "");
+  }
+  const Axis all_terms{'p', std::ssize(terms_), std::ssize(terms_)};
+  empty_ = operands == 0;
+  if (empty_) {
+    own_ = OwnAxesOf(terms_[0].shape);
+    std::string letters = Letters(terms_[0].shape);
+    if (terms_.size() > 1) letters.insert(1, "z");
+    rule_ = "t -> " + letters;
+  } else {
+    rule_ += terms_.size() == 1 ? " -> t*" : " -> tz*";
+  }
+  if (terms_.size() > 1) own_.emplace_back('z', all_terms);
+}
+
+std::string Reduce::attributes() const {
+  std::string text;
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    const LeafRange& owned = terms_[i].leaves[rank_];
+    text += fmt::format("{}{} {}..{} of {}", text.empty() ? "" : ", ", PartialName(terms_[i].kind),
+                        owned.first, owned.last, terms_[i].total);
+  }
+  return text;
+}
+
+OperandKind Reduce::operand(size_t) const {
+  return empty_ ? OperandKind::kTokens : OperandKind::kRows;
+}
+
+void Reduce::Run(const StepContext&) const {
+  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+}
+
+OperationPtr MakeTerm(int64_t term) { return std::make_shared<Term>(term); }
+
+Gather::Gather(std::vector<ColumnRun> columns, size_t rank, const Shape& mine, const Shape& whole)
+    : columns_(std::move(columns)), empty_(columns_[rank].size() == 0) {
+  rule_ = RuleTo(empty_ ? nullptr : &mine, whole, own_);
+}
+
+OperandKind Gather::operand(size_t) const {
+  return empty_ ? OperandKind::kTokens : OperandKind::kRows;
+}
+
+void Gather::Run(const StepContext&) const {
+  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+}
+
+OperationPtr MakeOwnPart(const ColumnRun& columns, const Shape& whole, const Shape& mine) {
+  return std::make_shared<OwnPart>(columns, whole, mine);
+}
+
+std::string Send::attributes() const { return fmt::format("to={} tag={}", to_rank_, tag_); }
+
+void Send::Run(const StepContext&) const {
+  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+}
+
+Receive::Receive(int32_t from_rank, int32_t tag, const Shape& shape)
+    : from_rank_(from_rank), tag_(tag) {
+  rule_ = RuleTo(nullptr, shape, own_);
+}
+
+std::string Receive::attributes() const { return fmt::format("from={} tag={}", from_rank_, tag_); }
+
+void Receive::Run(const StepContext&) const {
+  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+}
+
+}  // namespace lockstep
