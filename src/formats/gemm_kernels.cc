@@ -195,44 +195,40 @@ void Strip(const MatMulTask& task, int64_t token, int64_t panel) {
   // Far enough ahead to cover memory latency at full bandwidth with two streams a core (bench/: 2 KiB; more did not help).
   constexpr int64_t kAhead = 2304;
   const LeafRange run = task.run();
-  const int64_t segment_blocks = CeilDiv(task.segment_length(), kBlockK);
-  const int64_t block_begin = run.first * segment_blocks;
-  const int64_t block_end = std::min(task.w->k / kBlockK, run.last * segment_blocks);
+  const int64_t segment_units = CeilDiv(task.segment_length(), Scales::kUnit), units = task.w->k / Scales::kUnit;
+  const int64_t first_unit = run.first * segment_units;
   const std::byte* unit[P];
 #pragma GCC unroll 16
   for (int p = 0; p < P; ++p) {
-    unit[p] = task.w->data + (panel + p) * task.w->panel_bytes() + block_begin / kBlocks * C::kUnitBytes;
+    unit[p] = task.w->data + (panel + p) * task.w->panel_bytes() + first_unit * C::kUnitBytes;
   }
-  const int64_t units = (block_end - block_begin) / kBlocks;
-  ActivationBlock<N> x(task.q.From(token), block_begin);
+  ActivationBlock<N> x(task.q.From(token), first_unit * kBlocks);
   F32x16 sums[P][N];
   for (auto& row : sums) std::fill(row, row + N, Zero());
   StripSums<P, N> roots(task, token, panel);
-  int64_t left = segment_blocks;
-  for (int64_t u = 0; u < units; ++u) {
+  for (int64_t s = run.first; s < run.last; ++s) {
+    const int64_t end = std::min(units, (s + 1) * segment_units);
+    for (int64_t u = s * segment_units; u < end; ++u) {
 #pragma GCC unroll 16
-    for (int p = 0; p < P; ++p) {
-      for (int64_t line = 0; line < C::kUnitBytes; line += 64) Prefetch(unit[p] + kAhead + line);
-    }
-    for (int b = 0; b < kBlocks; ++b) {
-      const std::byte* blocks[P];
-#pragma GCC unroll 16
-      for (int p = 0; p < P; ++p) blocks[p] = unit[p] + Scales::kBytes + b * C::Codes::kBytes;
-      StaticFor<kGroups>([&](auto g) {
-        GroupScale w[P];
-#pragma GCC unroll 16
-        for (int p = 0; p < P; ++p) w[p] = Scales::Load(unit[p], b * kGroups + g);
-        AddGroup<C, Scales::kGroup, g, Scales::kHasMin, P, N>(blocks, w, x, sums);
-      });
-      x.Next();
-      const bool last = u + 1 == units && b + 1 == kBlocks;
-      if (--left == 0 || last) [[unlikely]] {
-        roots.EndSegment(sums);
-        left = segment_blocks;
+      for (int p = 0; p < P; ++p) {
+        for (int64_t line = 0; line < C::kUnitBytes; line += 64) Prefetch(unit[p] + kAhead + line);
       }
-    }
+      for (int b = 0; b < kBlocks; ++b) {
+        const std::byte* blocks[P];
 #pragma GCC unroll 16
-    for (int p = 0; p < P; ++p) unit[p] += C::kUnitBytes;
+        for (int p = 0; p < P; ++p) blocks[p] = unit[p] + Scales::kBytes + b * C::Codes::kBytes;
+        StaticFor<kGroups>([&](auto g) {
+          GroupScale w[P];
+#pragma GCC unroll 16
+          for (int p = 0; p < P; ++p) w[p] = Scales::Load(unit[p], b * kGroups + g);
+          AddGroup<C, Scales::kGroup, g, Scales::kHasMin, P, N>(blocks, w, x, sums);
+        });
+        x.Next();
+      }
+#pragma GCC unroll 16
+      for (int p = 0; p < P; ++p) unit[p] += C::kUnitBytes;
+    }
+    roots.EndSegment(sums);
   }
 }
 
