@@ -18,6 +18,7 @@ class Pages {
   Pages(const std::vector<std::vector<int32_t>>& sequences, const Graph& graph,
         const std::string& kv_type)
       : pool_(graph.states, {FindFormat(kv_type), FindFormat(kv_type)}, PagesOf(sequences)),
+        recurrent_(graph.states, std::ssize(sequences), 0),
         tables_(sequences.size()) {
     int64_t next = pool_.pages();
     for (size_t page = 0; next > 0; ++page) {
@@ -28,6 +29,7 @@ class Pages {
   }
 
   KvPool& pool() { return pool_; }
+  RecurrentPool& recurrent() { return recurrent_; }
   std::span<const int32_t> table(size_t sequence) const { return tables_[sequence]; }
 
  private:
@@ -38,6 +40,7 @@ class Pages {
   }
 
   KvPool pool_;
+  RecurrentPool recurrent_;
   std::vector<std::vector<int32_t>> tables_;
 };
 
@@ -95,7 +98,7 @@ std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& se
   const int64_t rows = options.micro_batch * std::ssize(sequences);
   const Program program(graph_, quantized, {rows, rows, options.hidden, true});
   Pages pages(sequences, graph_, options.kv_type);
-  Executor executor(graph_, program, *loaded.weights, pages.pool(), loaded.team,
+  Executor executor(graph_, program, *loaded.weights, pages.pool(), pages.recurrent(), loaded.team,
                     KernelsFor(options.isa));
 
   std::vector<RunResult> results(sequences.size());
@@ -106,7 +109,7 @@ std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& se
       const size_t end =
           std::min(sequences[s].size(), begin + static_cast<size_t>(options.micro_batch));
       counts.push_back(end > begin ? end - begin : 0);
-      batch.sequences.push_back({pages.table(s)});
+      batch.sequences.push_back({pages.table(s), static_cast<int64_t>(s)});
       for (size_t i = begin; i < end; ++i) {
         batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()));
         batch.tokens.push_back(sequences[s][i]);

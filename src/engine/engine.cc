@@ -6,9 +6,11 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "engine/page_cache.h"
 #include "engine/sha256.h"
+#include "engine/snapshot_cache.h"
 #include "engine/stop_matcher.h"
 
 namespace lockstep {
@@ -69,6 +71,11 @@ class Job final : public Request {
   std::vector<int32_t> tokens;  // prompt and answer
   int64_t computed = 0;         // positions whose K and V are cached
   std::vector<int32_t> pages;
+  int64_t slot = -1;     // of recurrent states
+  int64_t restore = -1;  // snapshot with which they begin
+  std::vector<int64_t> snapshots_at;  // positions in the prompt from which others may go on, ascending
+  std::optional<int64_t> snapshot;    // written by the batch under way
+  uint64_t answer_prefix = 0;         // of the latest snapshot in the answer
   Clock::time_point started, first_token, last_token;
   Summary result;
 
@@ -87,7 +94,11 @@ using JobPtr = std::shared_ptr<Job>;
 class Engine::Impl {
  public:
   explicit Impl(const LoadOptions& options)
-      : model_(options), sequences_(options.sequences), cache_(model_.pool().pages(), kPageTokens) {
+      : model_(options),
+        sequences_(options.sequences),
+        cache_(model_.pool().pages(), kPageTokens),
+        snapshots_(model_.recurrent().snapshots()) {
+    for (int64_t slot = sequences_; slot-- > 0;) free_slots_.push_back(slot);
     thread_ = std::thread([this] { Loop(); });
   }
 
@@ -169,15 +180,50 @@ class Engine::Impl {
     return true;
   }
 
-  // Takes the pages of the longest prefix known when the first row is computed; at least the last prompt token is computed anew, for
+  // Takes a slot, and the pages of the longest prefix known when the first row is computed; at least the last prompt token is computed anew, for
   // its logits.
   void Begin(Job& job) {
     const int64_t most =
         job.options.cache_prompt ? (job.result.prompt_tokens - 1) / kPageTokens : 0;
     job.pages = cache_.Match(job.tokens, most);
+    job.slot = free_slots_.back();
+    free_slots_.pop_back();
+    if (!model_.recurrent().empty()) BeginStates(job, most);
     job.computed = static_cast<int64_t>(job.pages.size()) * kPageTokens;
     job.result.cached_tokens = job.computed;
     job.started = Clock::now();
+  }
+
+  // Recurrent states go on from the longest prefix that has a snapshot; pages beyond are given back, and snapshots will be taken
+  // where the pages that are known end, as others are likely to share them, and at the prompt's end.
+  void BeginStates(Job& job, int64_t most) {
+    const auto known = std::ssize(job.pages);
+    std::optional<int64_t> snapshot;
+    while (!job.pages.empty() && !(snapshot = snapshots_.Find(cache_.Prefix(job.pages.back())))) {
+      cache_.Release(job.pages.back());
+      job.pages.pop_back();
+    }
+    job.restore = snapshot.value_or(-1);
+    if (known > std::ssize(job.pages)) job.snapshots_at.push_back(known * kPageTokens);
+    if (most > known) job.snapshots_at.push_back(most * kPageTokens);
+  }
+
+  // Where this job's next snapshot is due: as planned in the prompt, at every page's end in the answer.
+  int64_t NextSnapshot(const Job& job) const {
+    if (!job.snapshots_at.empty()) return job.snapshots_at.front();
+    const int64_t from = std::max(job.computed, job.result.prompt_tokens - 1);
+    return (from / kPageTokens + 1) * kPageTokens;
+  }
+
+  // Has the next `count` rows of a job leave a snapshot where one is due. Returns how many rows may follow before another is.
+  int64_t PlanSnapshot(Job& job, int64_t count) {
+    if (model_.recurrent().empty() || !job.options.cache_prompt) return count;
+    std::erase_if(job.snapshots_at, [&](int64_t position) { return position < job.computed; });
+    if (NextSnapshot(job) > job.computed + count) return count;
+    job.snapshot = snapshots_.Reserve();
+    if (!job.snapshot) return count;
+    return job.snapshots_at.size() < 2 ? count
+                                       : std::min(count, job.snapshots_at[1] - job.computed);
   }
 
   void DropCancelled(std::deque<JobPtr>& jobs) {
@@ -191,7 +237,7 @@ class Engine::Impl {
   // Adds rows of this job's next tokens to the batch.
   void AddRows(Job& job, int64_t room, Batch& batch) {
     const int64_t pending = static_cast<int64_t>(job.tokens.size()) - job.computed;
-    const int64_t count = std::min(pending, room);
+    const int64_t count = PlanSnapshot(job, std::min(pending, room));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t position = job.computed + i;
       if (position / kPageTokens >= static_cast<int64_t>(job.pages.size())) {
@@ -203,7 +249,8 @@ class Engine::Impl {
       batch.tokens.push_back(job.tokens[static_cast<size_t>(position)]);
       batch.places.push_back({static_cast<int32_t>(batch.sequences.size()), position});
     }
-    batch.sequences.push_back({job.pages});
+    batch.sequences.push_back({job.pages, job.slot, std::exchange(job.restore, -1),
+                               job.snapshot.value_or(-1), NextSnapshot(job)});
     if (count == pending) batch.outputs.push_back(static_cast<int32_t>(batch.tokens.size()) - 1);
   }
 
@@ -261,6 +308,7 @@ class Engine::Impl {
       }
     }
     const int64_t full_before = job.computed / kPageTokens;
+    const int64_t snapshot_at = NextSnapshot(job);
     job.computed += rows;
     if (job.options.cache_prompt) {
       // The rows of these pages were all found finite, so what others share is.
@@ -271,7 +319,22 @@ class Engine::Impl {
         job.pages[i] = cache_.Publish(std::span(job.pages).first(i), job.pages[i], tokens);
       }
     }
+    if (job.snapshot) PublishSnapshot(job, snapshot_at);
     return logits.empty() || Sample(job, logits);
+  }
+
+  // Of the answer only the latest snapshot is kept: a conversation goes on from its end.
+  void PublishSnapshot(Job& job, int64_t position) {
+    const uint64_t prefix =
+        cache_.Prefix(job.pages[static_cast<size_t>(position / kPageTokens - 1)]);
+    snapshots_.Publish(*job.snapshot, prefix);
+    job.snapshot.reset();
+    if (!job.snapshots_at.empty()) {
+      job.snapshots_at.erase(job.snapshots_at.begin());
+      return;
+    }
+    if (job.answer_prefix != 0) snapshots_.Drop(job.answer_prefix);
+    job.answer_prefix = prefix;
   }
 
   bool Fail(Job& job, std::string error) {
@@ -328,12 +391,16 @@ class Engine::Impl {
     }
     for (auto page = job.pages.rbegin(); page != job.pages.rend(); ++page) cache_.Release(*page);
     job.pages.clear();
+    if (job.snapshot) snapshots_.Release(*std::exchange(job.snapshot, std::nullopt));
+    if (job.slot >= 0) free_slots_.push_back(std::exchange(job.slot, -1));
     job.Finish();
   }
 
   Model model_;
   const int64_t sequences_;
   PageCache cache_;
+  SnapshotCache snapshots_;
+  std::vector<int64_t> free_slots_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<JobPtr> waiting_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -17,6 +18,11 @@ Evaluator::Evaluator(Model& model) : model_(model) {
 void Evaluator::Rewind(int64_t position) {
   LOCKSTEP_CHECK(position >= 0 && position <= position_, "{} of {}", position, position_);
   position_ = position;
+  tokens_.resize(static_cast<size_t>(position));
+  RecurrentPool& recurrent = model_.recurrent();
+  if (recurrent.empty() || position == 0 || position >= recurrent.slot(0).checkpoint) return;
+  position_ = 0;
+  Run(std::exchange(tokens_, {}));
 }
 
 void Evaluator::Check(std::span<const int32_t> tokens) const {
@@ -45,6 +51,7 @@ void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
     // Pages beyond the last row are nobody's business.
     batch.sequences = {{std::span(pages_).first(
         static_cast<size_t>(CeilDiv(position_ + end - begin, kPageTokens)))}};
+    batch.sequences[0].slot = 0;
     for (int64_t i = begin; i < end; ++i) {
       batch.tokens.push_back(tokens[static_cast<size_t>(i)]);
       batch.places.push_back({0, position_ + i - begin});
@@ -59,6 +66,7 @@ void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
       }
     }
     position_ += end - begin;
+    tokens_.insert(tokens_.end(), batch.tokens.begin(), batch.tokens.end());
     if (wanted < end) {
       visit({wanted, end - wanted, model_.executor().Result(model_.graph().logits)});
     }

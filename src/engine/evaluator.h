@@ -18,7 +18,7 @@ struct EvaluatedRows {
   std::span<const float> logits;  // [rows, v], valid until the next batch
 };
 
-// Owns the first pages of the model's pool for one sequence of up to context() positions, so that
+// Owns the first slot and pages of the model's pools for one sequence of up to context() positions, so that
 // neither an Engine nor a second Evaluator may use the model meanwhile.
 class Evaluator {
  public:
@@ -27,7 +27,8 @@ class Evaluator {
   Model& model() { return model_; }
   // Tokens taken in so far.
   int64_t position() const { return position_; }
-  // Forgets the tokens from `position` on, which is not beyond position().
+  // Forgets the tokens from `position` on, which is not beyond position(). Where the model's recurrent states cannot go back that
+  // far, the tokens before are taken in again.
   void Rewind(int64_t position);
 
   // Takes in tokens, in micro-batches, and gives the logits of each from index `first_wanted` on to
@@ -49,6 +50,7 @@ class Evaluator {
 
   Model& model_;
   std::vector<int32_t> pages_;
+  std::vector<int32_t> tokens_;  // taken in
   int64_t position_ = 0;
 };
 

@@ -13,6 +13,8 @@ namespace {
 
 // Kept free beside a model: program, tokenizer, the system's own needs.
 constexpr int64_t kReserveBytes = int64_t{200} << 20;
+// More than any machine has, and far from overflow.
+constexpr uint64_t kMostBytes = uint64_t{1} << 60;
 // Bytes of logits a batch may ask for at once.
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
 
@@ -48,6 +50,7 @@ const LoadOptions& Checked(const LoadOptions& options) {
   for (const Row& row : {Row{"context", options.context, 0, INT32_MAX},
                          {"micro-batch", options.micro_batch, 1, int64_t{1} << 20},
                          {"sequences", options.sequences, 1, int64_t{1} << 20},
+                         {"snapshots", options.snapshots, -1, int64_t{1} << 20},
                          {"threads", options.threads, 0, 4096},
                          {"memory limit", options.memory_limit, 0, INT64_MAX}}) {
     if (row.value < row.least || row.value > row.most) {
@@ -90,13 +93,19 @@ Model::Model(const LoadOptions& options)
   }
   program_ =
       std::make_unique<Program>(graph_, TakesCodes(uses), ProgramOptionsFor(graph_, options));
-  ChooseContext(options, weight_bytes + program_->arena_bytes(), types);
+  const int64_t snapshots = options.snapshots < 0 ? 2 * options.sequences + 2 : options.snapshots;
+  const Size recurrent_bytes = RecurrentPool::Bytes(graph_.states, options.sequences, snapshots);
+  ChooseContext(options,
+                weight_bytes + program_->arena_bytes() +
+                    static_cast<int64_t>(recurrent_bytes.value_or(kMostBytes)),
+                types);
   team_ = MakeTeam(options.threads);
   weights_ = std::make_unique<WeightStore>(std::move(uses), file_, *team_, options.progress);
   pool_ = std::make_unique<KvPool>(graph_.states, types,
                                    options.sequences * CeilDiv(context_, kPageTokens));
+  recurrent_ = std::make_unique<RecurrentPool>(graph_.states, options.sequences, snapshots);
   executor_ =
-      std::make_unique<Executor>(graph_, *program_, *weights_, *pool_, *team_, KernelsFor(isa_));
+      std::make_unique<Executor>(graph_, *program_, *weights_, *pool_, *recurrent_, *team_, KernelsFor(isa_));
 }
 
 int64_t Model::vocab() const { return VocabOf(graph_); }

@@ -21,6 +21,7 @@ struct LoadOptions {
   int64_t micro_batch = 512;  // tokens computed at once, at least one for each sequence
   int64_t sequences = 1;      // sequences that run side by side, each with `context` positions
   int threads = 0;            // 0: one for each usable core
+  int64_t snapshots = -1;     // recurrent states kept at the ends of cached prefixes; below 0: two a sequence and two more
   std::string k_type = "f16", v_type = "f16";
   int64_t memory_limit = 0;  // bytes the model may take; 0: what the system has free
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)
@@ -42,6 +43,7 @@ class Model {
   const Program& program() const { return *program_; }
   Executor& executor() { return *executor_; }
   KvPool& pool() { return *pool_; }
+  RecurrentPool& recurrent() { return *recurrent_; }
   ThreadTeam& team() { return *team_; }
   Isa isa() const { return isa_; }
 
@@ -65,6 +67,7 @@ class Model {
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<RecurrentPool> recurrent_;
   std::unique_ptr<Executor> executor_;
 };
 

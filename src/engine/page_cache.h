@@ -34,6 +34,9 @@ class PageCache {
   int32_t Publish(std::span<const int32_t> before, int32_t page,
                   std::span<const int32_t> page_tokens);
 
+  // The number of the prefix that a published page ends; no other prefix ever has it.
+  uint64_t Prefix(int32_t page) const { return pages_[static_cast<size_t>(page)].serial; }
+
   int64_t free_pages() const;  // that Allocate() could give
   int64_t held_pages() const { return held_; }
 

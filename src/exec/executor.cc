@@ -32,10 +32,12 @@ Operand SlotOperand(const Slot& slot, std::byte* arena, int64_t rows) {
 }  // namespace
 
 Executor::Executor(const Graph& graph, const Program& program, const WeightStore& weights,
-                   KvPool& pool, ThreadTeam& team, const Kernels& kernels)
+                   KvPool& pool, RecurrentPool& recurrent, ThreadTeam& team,
+                   const Kernels& kernels)
     : graph_(graph),
       program_(program),
       pool_(pool),
+      recurrent_(recurrent),
       team_(team),
       kernels_(kernels),
       arena_(Size(static_cast<uint64_t>(program.arena_bytes())), "buffers"),
@@ -59,7 +61,11 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
           in.push_back(weights.Get(step.in_values[i], step.op->operand(i)));
           break;
         case Value::Kind::kState:
-          in.emplace_back(pool.view(value.state_slot));
+          if (graph.states[static_cast<size_t>(value.state_slot)].kind == StateSpec::Kind::kKv) {
+            in.emplace_back(pool.view(value.state_slot));
+          } else {
+            in.emplace_back(recurrent.view(value.state_slot));
+          }
           break;
         case Value::Kind::kComputed:
           in.push_back(operand_of(step.in[i]));
@@ -101,6 +107,7 @@ void Executor::Run(const Batch& batch) {
   LOCKSTEP_CHECK(static_cast<int64_t>(batch.outputs.size()) <= program_.options().max_outputs,
                  "{} outputs", batch.outputs.size());
   PlaceRows(batch);
+  BeginSlots(batch);
   output_tokens_.clear();
   output_places_.clear();
   for (int32_t row : batch.outputs) {
@@ -113,6 +120,30 @@ void Executor::Run(const Batch& batch) {
   index_[static_cast<size_t>(RowSet::kOutputs)] = batch.outputs;
   faults_.Clear();
   team_.Run([this](int member) { RunMember(member); });
+  MoveSlots();
+}
+
+void Executor::BeginSlots(const Batch& batch) {
+  if (recurrent_.empty()) return;
+  for (size_t row = 0; row < places_.size(); ++row) {
+    const int64_t slot = batch.sequences[static_cast<size_t>(batch.places[row].sequence)].slot;
+    LOCKSTEP_CHECK(slot >= 0 && slot < recurrent_.slots(), "slot {} of {}", slot,
+                   recurrent_.slots());
+    places_[row].recurrent = &recurrent_.slot(slot);
+  }
+  ForEachRun(places_, [&](const RecurrentRun& run) {
+    const auto sequence = static_cast<size_t>(batch.places[static_cast<size_t>(run.first)].sequence);
+    recurrent_.Begin(run, batch.sequences[sequence].restore, batch.sequences[sequence].save,
+                     batch.sequences[sequence].save_at);
+  });
+}
+
+void Executor::MoveSlots() {
+  if (recurrent_.empty()) return;
+  ForEachRun(places_, [](const RecurrentRun& run) {
+    run.slot->checkpoint = run.CheckpointAfter();
+    run.slot->position = run.start + run.count;
+  });
 }
 
 void Executor::RunMember(int member) {

@@ -6,12 +6,19 @@
 #include <vector>
 
 #include "exec/program.h"
+#include "exec/recurrent_pool.h"
 
 namespace lockstep {
 
 // Where the state of one sequence lies, in the pools of every rank alike. Spans are valid while the batch runs.
 struct BatchSequence {
   std::span<const int32_t> pages;  // page i holds positions 64 i .. 64 i + 63
+  // Of graphs with recurrent states (RecurrentPool). A slot goes on from where it stands or from a position that it can go back to; at
+  // position 0 it begins anew.
+  int64_t slot = -1;
+  int64_t restore = -1;  // the snapshot, taken at the first row's position, with which the slot begins; -1: none
+  int64_t save = -1;     // the snapshot to take at position save_at, among the rows or at one of their ends; -1: none
+  int64_t save_at = 0;
 };
 
 struct BatchPlace {
@@ -29,9 +36,9 @@ struct Batch {
 
 class Executor {
  public:
-  // All four must outlive the executor.
+  // All must outlive the executor.
   Executor(const Graph& graph, const Program& program, const WeightStore& weights, KvPool& pool,
-           ThreadTeam& team, const Kernels& kernels);
+           RecurrentPool& recurrent, ThreadTeam& team, const Kernels& kernels);
 
   // Runs a batch of at most max_tokens rows with at most max_outputs outputs.
   void Run(const Batch& batch);
@@ -49,10 +56,14 @@ class Executor {
   void RunMember(int member);
   // Turns the places of a batch into addresses in this rank's pool.
   void PlaceRows(const Batch& batch);
+  // Makes the slots of recurrent states ready for the rows in places_, and moves them past the rows.
+  void BeginSlots(const Batch& batch);
+  void MoveSlots();
 
   const Graph& graph_;
   const Program& program_;
   KvPool& pool_;
+  RecurrentPool& recurrent_;
   ThreadTeam& team_;
   const Kernels& kernels_;
   Buffer arena_;

@@ -17,6 +17,7 @@ int64_t Aligned(int64_t bytes) { return RoundUp(bytes, static_cast<int64_t>(kMem
 int64_t KvPool::PageBytes(const std::vector<StateSpec>& states, const KvTypes& types) {
   int64_t bytes = 0;
   for (const StateSpec& state : states) {
+    if (state.kind != StateSpec::Kind::kKv) continue;
     const KvLayout layout = LayoutOf(state, types);
     bytes += Aligned(layout.k_bytes()) + Aligned(layout.v_bytes());
   }
@@ -33,6 +34,10 @@ KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64
   }
   layouts_.reserve(states.size());
   for (const StateSpec& state : states) {
+    if (state.kind != StateSpec::Kind::kKv) {
+      views_.emplace_back();
+      continue;
+    }
     layouts_.push_back(LayoutOf(state, types));
     const int64_t k_offset = page_bytes_, v_offset = k_offset + Aligned(layouts_.back().k_bytes());
     page_bytes_ = v_offset + Aligned(layouts_.back().v_bytes());

@@ -1,6 +1,7 @@
 #include "exec/program.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -42,7 +43,7 @@ Program::Program(const Graph& graph, const std::function<bool(ValueId)>& quantiz
   }
   FindDemand(graph);
   Lower(graph, quantized);
-  PlaceBarriers();
+  PlaceBarriers(graph);
   PlaceBuffers();
 }
 
@@ -144,7 +145,7 @@ void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quan
   }
 }
 
-void Program::PlaceBarriers() {
+void Program::PlaceBarriers(const Graph& graph) {
   // What each slot's writer did, for slots written since the last barrier.
   struct Written {
     Split split;
@@ -152,7 +153,8 @@ void Program::PlaceBarriers() {
     int64_t width;
   };
   std::vector<std::pair<int32_t, Written>> fresh;
-  bool state_written = false, met = false;
+  std::set<int32_t> states_written;
+  bool met = false;
   for (Step& step : steps_) {
     const Split wanted = step.op->split();
     std::vector<Written> inputs;
@@ -179,19 +181,22 @@ void Program::PlaceBarriers() {
     } else if (wanted == Split::kTokens) {
       barrier = !own_part(Split::kTokens);
     }
-    bool reads_state = false;
-    for (size_t i = 0; i < step.in.size(); ++i)
-      reads_state |= step.op->operand(i) == OperandKind::kState;
-    if (state_written && reads_state) barrier = true;
+    std::set<int32_t> states;
+    for (ValueId id : step.in_values) {
+      const Value& value = graph.value(id);
+      if (value.kind == Value::Kind::kState) states.insert(value.state_slot);
+    }
+    for (int32_t state : states) barrier |= states_written.contains(state);
     if (met && step.op->meets()) barrier = true;
     step.barrier = barrier;
     if (barrier) {
       fresh.clear();
-      state_written = met = false;
+      states_written.clear();
+      met = false;
     }
     met |= step.op->meets();
     if (step.out >= 0) fresh.push_back({step.out, {step.split, step.rows, width}});
-    if (step.op->writes_state()) state_written = true;
+    if (step.op->writes_state()) states_written.merge(states);
   }
 }
 

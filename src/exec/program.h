@@ -76,7 +76,7 @@ class Program {
   int32_t SlotOf(const Graph& graph, ValueId value, RowSet rows, bool quantized);
   int32_t FindSlot(ValueId value, RowSet rows, bool quantized) const;
   void AddStep(Step step);
-  void PlaceBarriers();
+  void PlaceBarriers(const Graph& graph);
   void PlaceBuffers();
 
   ProgramOptions options_;

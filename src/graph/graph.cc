@@ -83,6 +83,26 @@ ValueId GraphBuilder::State(std::string_view name, int64_t kv_heads, int64_t dk,
   return static_cast<ValueId>(graph_.values.size() - 2);
 }
 
+ValueId GraphBuilder::RecurrentState(std::string_view name, const Shape& shape, const Shape& row) {
+  StateSpec spec;
+  spec.name = NameIn(name);
+  spec.kind = StateSpec::Kind::kRecurrent;
+  spec.shape = shape;
+  spec.row = row;
+  Value value;
+  value.kind = Value::Kind::kState;
+  value.name = spec.name;
+  value.shape = shape;
+  value.state_slot = static_cast<int32_t>(graph_.states.size());
+  if (!shape.Count().fits(kMostElements) || !row.Count().fits(kMostElements)) {
+    throw Refused("{}: {}: expected at most 2^48 numbers, found {}", graph_.name, spec.name,
+                  shape.ToString());
+  }
+  graph_.states.push_back(std::move(spec));
+  graph_.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
 ValueId GraphBuilder::Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs) {
   const std::string full_name = NameIn(name);
   std::vector<Shape> shapes;

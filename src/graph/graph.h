@@ -41,10 +41,15 @@ struct Value {
   Part part;                // in a rank's graph (shard/shard.h)
 };
 
-// K and V of one layer.
+// What a sequence keeps of one layer: K and V of each position in pages, or a recurrent state in its slot (ops/recurrent.h).
 struct StateSpec {
+  enum class Kind { kKv, kRecurrent };
+
   std::string name;
-  int64_t kv_heads = 0, dk = 0, dv = 0;
+  int64_t kv_heads = 0, dk = 0, dv = 0;  // kKv
+  Kind kind = Kind::kKv;
+  // kRecurrent, f32: what is carried from token to token, and what one token adds to the log. A plan that cuts a named axis cuts both.
+  Shape shape = {}, row = {};
 };
 
 struct Node {
@@ -84,6 +89,7 @@ class GraphBuilder {
   // A weight with these axes, slowest first. Asking twice for one source gives one value.
   ValueId Weight(const WeightSource& source, const Shape& shape);
   ValueId State(std::string_view name, int64_t kv_heads, int64_t dk, int64_t dv);
+  ValueId RecurrentState(std::string_view name, const Shape& shape, const Shape& row);
   ValueId Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs);
   const Shape& shape(ValueId id) const { return graph_.value(id).shape; }
 

@@ -36,10 +36,13 @@ inline constexpr std::string_view kKvAppendRule = "tgd!, tgv!, s!gd!, s!gv! ->";
 inline constexpr int64_t kAttentionBlock = kPageTokens;
 inline constexpr int64_t kAttentionSpan = 512;
 
+struct RecurrentSlot;
+
 // Where a row's sequence lies: pages[i] is the base of the page with positions 64 i .. 64 i + 63.
 struct AttentionRow {
   const std::byte* const* pages = nullptr;
   int64_t position = 0;
+  RecurrentSlot* recurrent = nullptr;  // of models with recurrent states (ops/recurrent.h)
 };
 
 struct AttentionTask {

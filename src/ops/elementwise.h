@@ -8,6 +8,8 @@ namespace lockstep {
 
 inline constexpr std::string_view kAddRule = "*, * -> *";  // linear in both inputs
 inline constexpr std::string_view kMulRule = "*, * -> *";  // linear in either, not in both
+inline constexpr std::string_view kMulColumnsRule = "t*, * -> t*";  // by a weight, linear in x
+inline constexpr std::string_view kMulHeadsRule = "t*d, * -> t*d";
 inline constexpr std::string_view kScaleRule = "* -> *";
 
 // n elements each; y may be a, b or x.

@@ -8,9 +8,11 @@
 #include "ops/activation.h"
 #include "ops/argmax.h"
 #include "ops/attention.h"
+#include "ops/causal_conv.h"
 #include "ops/elementwise.h"
 #include "ops/l2_norm.h"
 #include "ops/layer_norm.h"
+#include "ops/linear_attention.h"
 #include "ops/quantize_row.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -41,6 +43,8 @@ namespace lockstep {
   X(attention, Attention)            \
   X(attention_spans, AttentionSpans) \
   X(attention_merge, AttentionMerge) \
+  X(causal_conv, CausalConv)         \
+  X(linear_attention, LinearAttention) \
   X(matmul, MatMul)                  \
   X(combine_roots, CombineRoots)
 

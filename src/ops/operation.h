@@ -16,6 +16,7 @@
 #include "ops/attention.h"
 #include "ops/factor_rule.h"
 #include "ops/kernels.h"
+#include "ops/recurrent.h"
 #include "tensor/axis.h"
 
 namespace lockstep {
@@ -28,7 +29,7 @@ enum class OperandKind {
   kExperts,    // a weight [e, n, k], each expert's matrix packed for multiplication
   kVector,     // a weight [n] as f32
   kTable,      // a weight [v, n] read by rows, as the file stores it
-  kState,      // cached K or V of one layer
+  kState,      // cached K or V of one layer, or its recurrent state
   kTokens,     // the batch's token ids
 };
 
@@ -54,7 +55,7 @@ struct StateView {
 using Experts = std::span<const PackedMatrix>;
 
 using Operand = std::variant<std::monostate, Rows, QuantizedRows, const PackedMatrix*, Experts,
-                             std::span<const float>, Table, StateView>;
+                             std::span<const float>, Table, StateView, RecurrentView>;
 
 // The tokens of a batch: what they are, and where their sequences lie.
 struct BatchRows {

@@ -1,12 +1,12 @@
 #include "ops/operations.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
 #include "base/checked.h"
 #include "ops/elementwise.h"
+#include "ops/finite.h"
 #include "ops/layer_norm.h"
 #include "ops/quantize_row.h"
 #include "ops/rms_norm.h"
@@ -411,19 +411,11 @@ class KvAppend final : public Operation {
                             step.tokens()};
     const WorkRange share = step.Share(step.tokens());
     step.kernels.kv_append(task, share.begin, share.end, step.scratch.data());
+    // What is cached outlives the batch and may be shared, whatever the weights' formats.
     for (int64_t t = share.begin; t < share.end; ++t) {
       if (AllFinite(k.row(t), k.width) && AllFinite(v.row(t), v.width)) continue;
       step.faults->Report(step.row_index[static_cast<size_t>(t)], step.step);
     }
-  }
-
- private:
-  // What is cached outlives the batch and may be shared, whatever the weights' formats. Sums could overflow, so bits are compared.
-  static bool AllFinite(const float* x, int64_t n) {
-    uint32_t most = 0;
-    for (int64_t i = 0; i < n; ++i)
-      most = std::max(most, std::bit_cast<uint32_t>(x[i]) & 0x7fffffff);
-    return most < 0x7f800000;
   }
 };
 

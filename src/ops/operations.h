@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "ops/activation.h"
 #include "ops/operation.h"
@@ -31,6 +32,10 @@ struct NormForm {
   int64_t size = 0;     // of the last axis, where neither a weight nor the row tells it
 };
 OperationPtr MakeRmsNorm(const NormForm& form);
+// Groups of d numbers, each over its own root mean square, with a weight for each number of a row. Groups are the axis after t.
+OperationPtr MakeGroupedRmsNorm(float eps, int64_t d);
+// Heads of d numbers divided by their length.
+OperationPtr MakeL2Norm(float eps, int64_t d);
 OperationPtr MakeLayerNorm(const NormForm& form);
 // cos and sin of the batch's positions, and their application to heads. [t, cos.. sin..]
 OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table);
@@ -47,9 +52,34 @@ struct AttentionSettings {
 };
 OperationPtr MakeAttention(const AttentionSettings& settings);
 
+struct CausalConvSettings {
+  bool bias = false;  // a third operand, before the state
+  int64_t dilation = 1;  // rows from tap to tap
+  std::optional<Activation> activation;
+};
+// x [t, *], filters [*, taps], state [(taps - 1) dilation, *], whose log row is [*] (ops/causal_conv.h).
+OperationPtr MakeCausalConv(const CausalConvSettings& settings);
+
+struct LinearAttentionSettings {
+  int64_t dk = 0, dv = 0;
+  bool delta = true;
+  bool channel_decay = false;  // decay [t, g, r, dk] instead of [t, g, r]
+  bool tiled = false;          // heads of v are [r, g] instead of [g, r]
+  float scale = 1;
+};
+// q, k [t, g, dk], v [t, g, r, dv], decay, beta [t, g, r], state [g, r, dk, dv] (ops/linear_attention.h).
+OperationPtr MakeLinearAttention(const LinearAttentionSettings& settings);
+// What one token adds to the log of such a state, whose heads are [outer, inner].
+Shape LinearAttentionLogRow(const LinearAttentionSettings& settings, const Axis& outer,
+                            const Axis& inner);
+
 OperationPtr MakeAdd();
 OperationPtr MakeAddBias();
 OperationPtr MakeMul();
+// y = x w, a weight for each column.
+OperationPtr MakeMulColumns();
+// y = x w, a weight for each row of the last axis.
+OperationPtr MakeMulHeads();
 // y = x c
 OperationPtr MakeScale(float factor);
 // y = x (1 + beta log(1 + floor(position / length))): attention temperature by position (Llama 4, Ministral 3)

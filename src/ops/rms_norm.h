@@ -7,6 +7,7 @@
 namespace lockstep {
 
 inline constexpr std::string_view kRmsNormRule = "*d!, d -> *d";
+inline constexpr std::string_view kGroupedRmsNormRule = "tg+!, g+ -> tg+";
 
 // One row. x, y: [d], y may be x. w: [d], or null for no weight. eps >= 0.
 // Finite and accurate for every finite row: a row whose largest |x| is outside [2^-40, 2^40) is scaled by a
