@@ -90,13 +90,8 @@ std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& se
                                      const RunOptions& options) {
   Loaded& loaded = LoadedFor(options.threads);
   const std::vector<WeightUse> uses = FindWeights(graph_, file_);
-  auto quantized = [&](ValueId id) {
-    return std::ranges::any_of(uses, [&](const WeightUse& use) {
-      return use.value == id && use.kind == OperandKind::kMatrix && use.format->group != 0;
-    });
-  };
   const int64_t rows = options.micro_batch * std::ssize(sequences);
-  const Program program(graph_, quantized, {rows, rows, options.hidden, true});
+  const Program program(graph_, TakesCodes(uses), {rows, rows, options.hidden, true});
   Pages pages(sequences, graph_, options.kv_type);
   Executor executor(graph_, program, *loaded.weights, pages.pool(), pages.recurrent(), loaded.team,
                     KernelsFor(options.isa));

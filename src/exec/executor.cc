@@ -13,20 +13,7 @@ namespace {
 Operand SlotOperand(const Slot& slot, std::byte* arena, int64_t rows) {
   std::byte* at = arena + slot.offset;
   if (!slot.quantized) return Rows{reinterpret_cast<float*>(at), slot.width};
-  const int64_t blocks = slot.width / kBlockK;
-  auto take = [&](int64_t bytes) {
-    std::byte* part = at;
-    at += RoundUp(bytes, 64);
-    return part;
-  };
-  QuantizedRows q;
-  q.codes = reinterpret_cast<int8_t*>(take(rows * QuantizedRows::Stride(slot.width)));
-  q.scales = reinterpret_cast<float*>(take(rows * blocks * 4));
-  q.minus_sums = reinterpret_cast<int32_t*>(take(rows * blocks * 12));
-  q.scaled_sums = reinterpret_cast<float*>(take(rows * blocks * 12));
-  q.k = slot.width;
-  q.stride = QuantizedRows::Stride(slot.width);
-  return q;
+  return QuantizedRows::At(at, rows, slot.width);
 }
 
 }  // namespace

@@ -14,10 +14,8 @@ int64_t RowElements(const Shape& shape) {
 }
 
 int64_t SlotBytes(const Slot& slot, int64_t rows) {
-  if (!slot.quantized) return RoundUp(rows * slot.width * 4, 64);
-  const int64_t blocks = slot.width / kBlockK;
-  return RoundUp(rows * QuantizedRows::Stride(slot.width), 64) + RoundUp(rows * blocks * 4, 64) +
-         2 * RoundUp(rows * blocks * 12, 64);
+  return slot.quantized ? QuantizedRows::Bytes(rows, slot.width)
+                        : RoundUp(rows * slot.width * 4, 64);
 }
 
 std::string_view SplitName(Split split) {

@@ -7,6 +7,37 @@
 
 namespace lockstep {
 
+int64_t QuantizedRows::Bytes(int64_t rows, int64_t k) {
+  const int64_t blocks = k / kBlockK;
+  return RoundUp(rows * Stride(k), 64) + RoundUp(rows * blocks * 4, 64) +
+         2 * RoundUp(rows * blocks * 12, 64);
+}
+
+QuantizedRows QuantizedRows::At(std::byte* piece, int64_t rows, int64_t k) {
+  const int64_t blocks = k / kBlockK;
+  auto take = [&](int64_t bytes) {
+    std::byte* part = piece;
+    piece += RoundUp(bytes, 64);
+    return part;
+  };
+  QuantizedRows q;
+  q.codes = reinterpret_cast<int8_t*>(take(rows * Stride(k)));
+  q.scales = reinterpret_cast<float*>(take(rows * blocks * 4));
+  q.minus_sums = reinterpret_cast<int32_t*>(take(rows * blocks * 12));
+  q.scaled_sums = reinterpret_cast<float*>(take(rows * blocks * 12));
+  q.k = k;
+  q.stride = Stride(k);
+  return q;
+}
+
+void QuantizedRows::CopyRow(int64_t to, const QuantizedRows& other, int64_t from) const {
+  const QuantizedRows out = From(to), in = other.From(from);
+  std::copy_n(in.codes, k, out.codes);
+  std::copy_n(in.scales, blocks(), out.scales);
+  std::copy_n(in.minus_sums, blocks() * 3, out.minus_sums);
+  std::copy_n(in.scaled_sums, blocks() * 3, out.scaled_sums);
+}
+
 int64_t SegmentLength(int64_t size, int64_t unit) {
   const int64_t units = CeilDiv(size, unit);
   const int64_t preferred =

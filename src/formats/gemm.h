@@ -40,6 +40,12 @@ struct QuantizedRows {
   }
   // A line more than the width: rows a power of two apart would share the few places that a cache has for one address.
   static int64_t Stride(int64_t k) { return k + 64; }
+
+  // Bytes that `rows` rows of padded width k take in one piece, and those rows in a piece on a cache line.
+  static int64_t Bytes(int64_t rows, int64_t k);
+  static QuantizedRows At(std::byte* piece, int64_t rows, int64_t k);
+  // Row `to` becomes row `from` of another of the same width.
+  void CopyRow(int64_t to, const QuantizedRows& other, int64_t from) const;
 };
 
 // One piece of a multiplication: panels [panel_begin, panel_end) of the weight, all tokens.

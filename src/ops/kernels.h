@@ -13,6 +13,7 @@
 #include "ops/l2_norm.h"
 #include "ops/layer_norm.h"
 #include "ops/linear_attention.h"
+#include "ops/moe_ffn.h"
 #include "ops/quantize_row.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -45,6 +46,7 @@ namespace lockstep {
   X(attention_merge, AttentionMerge) \
   X(causal_conv, CausalConv)         \
   X(linear_attention, LinearAttention) \
+  X(fold_experts, FoldExperts)       \
   X(matmul, MatMul)                  \
   X(combine_roots, CombineRoots)
 

@@ -160,11 +160,8 @@ class Quantize final : public Operation {
     const Rows& x = step.in_rows(0);
     const QuantizedRows& q = std::get<QuantizedRows>(step.out[0]);
     ForShare(step, x.width, [&](int64_t t, int64_t begin, int64_t end) {
-      const QuantizedRows row = q.From(t);
-      const int64_t first = begin / kBlockK;
-      const QuantizedRow out = {row.codes + begin, row.scales + first, row.minus_sums + 3 * first,
-                                row.scaled_sums + 3 * first};
-      const bool finite = step.kernels.quantize_row(x.row(t) + begin, end - begin, out);
+      const bool finite =
+          step.kernels.quantize_row(x.row(t) + begin, end - begin, RowPart(q, t, begin));
       if (!finite) step.faults->Report(step.row_index[static_cast<size_t>(t)], step.step);
     });
   }

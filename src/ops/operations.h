@@ -6,8 +6,12 @@
 #include <optional>
 
 #include "ops/activation.h"
+#include "ops/expert_weights.h"
+#include "ops/moe_ffn.h"
 #include "ops/operation.h"
 #include "ops/rope_table.h"
+#include "ops/softmax.h"
+#include "ops/top_experts.h"
 
 namespace lockstep {
 
@@ -87,5 +91,14 @@ OperationPtr MakePositionScale(float beta, int64_t length);
 OperationPtr MakeSoftCap(float cap);
 OperationPtr MakeActivate(Activation activation);
 OperationPtr MakeActivateGated(const Gating& gating);
+
+// Mixtures of experts: scores [t, e] of a router (a linear, then MakeSoftmax or MakeActivate) become ids [t, u] and weights [t, u].
+OperationPtr MakeSoftmax();
+// biased: a second operand [e] that takes part in the choice only.
+OperationPtr MakeTopExperts(const TopExpertsSettings& settings, bool biased);
+// scores, ids; scaled: a third operand [e], each expert's own scale.
+OperationPtr MakeExpertWeights(const ExpertWeightsSettings& settings, bool scaled);
+// x, ids, weights, the weights of the experts (ops/moe_ffn.h). `part`: what of the model's experts they hold.
+OperationPtr MakeMoeFfn(const MoeSettings& settings, const MoePart& part = {});
 
 }  // namespace lockstep

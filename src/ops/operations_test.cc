@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr Axis T{'t', 5}, G{'g', 2}, R{'r', 3}, D{'d', 8}, K{'k', 64}, F{'f', 96}, V{'v', 40},
-    S{'s', kPageTokens};
+    S{'s', kPageTokens}, E{'e', 6}, U{'u', 2};
 
 // One row for each operation: operands that fit, and what comes out.
 struct OperationRow {
@@ -71,6 +71,15 @@ std::vector<OperationRow> Operations() {
       {MakeSoftCap(30), {rows}, {rows}},
       {MakeActivate(Activation::kSilu), {rows}, {rows}},
       {MakeActivateGated({}), {rows, rows}, {rows}},
+      {MakeSoftmax(), {{T, E}}, {{T, E}}},
+      {MakeTopExperts({.used = 2}, false), {{T, E}}, {{T, U}}},
+      {MakeTopExperts({.used = 2}, true), {{T, E}, {E}}, {{T, U}}},
+      {MakeExpertWeights({}, false), {{T, E}, {T, U}}, {{T, U}}},
+      {MakeExpertWeights({}, true), {{T, E}, {T, U}, {E}}, {{T, U}}},
+      {MakeMoeFfn({}), {rows, {T, U}, {T, U}, {E, F, K}, {E, F, K}, {E, K, F}}, {rows}},
+      {MakeMoeFfn({.gated = false, .biases = true}),
+       {rows, {T, U}, {T, U}, {E, F, K}, {E, K, F}, {E, F}, {E, K}},
+       {rows}},
   };
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "formats/gemm.h"
+
 namespace lockstep {
 
 inline constexpr std::string_view kQuantizeRowRule = "*k -> *k";  // k cut at multiples of 32
@@ -17,6 +19,13 @@ struct QuantizedRow {
   int32_t* minus_sums;  // [blocks, 3]  minus their sum
   float* scaled_sums;   // [blocks, 3]  scale * float(sum)
 };
+
+// The blocks of one row from a column on, which is a block's first.
+inline QuantizedRow RowPart(const QuantizedRows& rows, int64_t row, int64_t column) {
+  const QuantizedRows at = rows.From(row);
+  const int64_t block = column / kBlockK;
+  return {at.codes + column, at.scales + block, at.minus_sums + 3 * block, at.scaled_sums + 3 * block};
+}
 
 // Quantises x: [k]. Returns false where an element is NaN or infinite; such a block is all zeros, the others are right.
 //   amax = max |x| of the block; scale = amax / 127; code = round to nearest even of x (127 / amax)
