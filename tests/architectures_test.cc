@@ -2,6 +2,7 @@
 // file goes unused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -45,7 +46,10 @@ TEST_P(ArchitectureOf, RunsWithTheSameBitsForEveryShape) {
 }
 
 TEST_P(ArchitectureOf, RunsQuantisedNearToItsPlainSelf) {
-  const std::string plain = Write(Model());
+  TinyOptions options = OptionsFor(GetParam());
+  // Of scores that are nearly equal others may be chosen: here all are.
+  if (options.index_top != 0) options.index_top = 64;
+  const std::string plain = Write(TinyModel(options));
   ModelRun reference(plain);
   const RunResult expected = reference.Run({Prompt(40)}, {})[0];
   for (float logit : expected.logits) ASSERT_TRUE(std::isfinite(logit));
@@ -64,7 +68,11 @@ TEST_P(ArchitectureOf, UsesEveryTensorOfItsFile) {
   const std::vector<float> expected = reference.Run({Prompt(24)}, {})[0].logits;
   for (size_t i = 0; i < model.tensors.size(); ++i) {
     TinyModel changed = model;
-    for (float& value : changed.tensors[i].values) value = value * 1.25f + 0.05f;
+    // Not by one factor, which a norm would take back.
+    std::vector<float>& values = changed.tensors[i].values;
+    for (size_t j = 0; j < values.size(); ++j) {
+      values[j] = values[j] * (1.25f + 0.25f * static_cast<float>(j % 3)) + 0.05f;
+    }
     ModelRun run(Write(changed, "changed.gguf"));
     EXPECT_GT(RelativeDifference(run.Run({Prompt(24)}, {})[0].logits, expected), 1e-4)
         << model.tensors[i].name;
@@ -124,7 +132,11 @@ std::vector<std::string> Names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ArchitectureOf, testing::ValuesIn(Names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 // Why a changed F1 is refused, or "" where it runs.
 std::string RefusalOf(const std::function<void(TinyModel&)>& change,
@@ -148,10 +160,10 @@ std::string RefusalOf(const std::function<void(TinyModel&)>& change,
 }
 
 TEST(Architectures, AreNamedWhereAFileIsOfAnother) {
+  std::string known;
+  for (const std::string& name : Names()) known += name + ", ";
   EXPECT_EQ(RefusalOf([](TinyModel& m) { m.keys["general.architecture"] = "mam\nba"; }),
-            "general.architecture: expected one of gemma2, gemma3, granite, llama, mistral3, phi3, "
-            "qwen2, qwen3, "
-            "found \"mam\\x0Aba\"");
+            "general.architecture: expected one of " + known + "found \"mam\\x0Aba\"");
 }
 
 TEST(Architectures, StandByAscendingName) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <type_traits>
 
 #include "base/error.h"
@@ -85,6 +86,59 @@ void Fill(TinyTensor& tensor, uint64_t seed) {
   for (float& value : tensor.values) value = (norm ? 1.f : 0.f) + scale * random.Next();
 }
 
+void SetLatent(TinyOptions& options) {
+  options.kv_heads = 1;
+  options.head_dim = 48;
+  options.q_rank = 32, options.kv_rank = 32, options.rope = 16, options.dv = 16;
+}
+
+// attn_output reads the heads' values: dv numbers each.
+void AddLatentKeys(const TinyOptions& o, TinyModel& model) {
+  const std::pair<const char*, int64_t> counts[] = {
+      {"attention.q_lora_rank", o.q_rank},
+      {"attention.kv_lora_rank", o.kv_rank},
+      {"attention.key_length", o.kv_rank + o.rope},
+      {"attention.value_length", o.kv_rank},
+      {"attention.key_length_mla", o.head_dim},
+      {"attention.value_length_mla", o.dv},
+      {"rope.dimension_count", o.rope},
+      {"attention.indexer.head_count", o.index_heads},
+      {"attention.indexer.key_length", o.index_dim},
+      {"attention.indexer.top_k", o.index_top}};
+  for (const auto& [name, count] : counts) {
+    if (count != 0) model.key(name) = static_cast<uint32_t>(count);
+  }
+}
+
+using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
+
+// The tensors of one layer's latent attention but its output projection.
+void AddLatentTensors(const TinyOptions& o, const AddTensor& add) {
+  const int64_t nope = o.head_dim - o.rope;
+  if (o.q_rank != 0) {
+    add("attn_q_a.weight", {o.width, o.q_rank});
+    if (o.biases) add("attn_q_a.bias", {o.q_rank});
+    add("attn_q_a_norm.weight", {o.q_rank});
+  }
+  add(o.q_rank != 0 ? "attn_q_b.weight" : "attn_q.weight",
+      {o.q_rank != 0 ? o.q_rank : o.width, o.heads * o.head_dim});
+  add("attn_kv_a_mqa.weight", {o.width, o.kv_rank + o.rope});
+  if (o.biases) add("attn_kv_a_mqa.bias", {o.kv_rank + o.rope});
+  add("attn_kv_a_norm.weight", {o.kv_rank});
+  if (o.kv_together) {
+    add("attn_kv_b.weight", {o.kv_rank, o.heads * (nope + o.dv)});
+  } else {
+    add("attn_k_b.weight", {nope, o.kv_rank, o.heads});
+    add("attn_v_b.weight", {o.kv_rank, o.dv, o.heads});
+  }
+  if (o.index_heads == 0) return;
+  add("indexer.attn_q_b.weight", {o.q_rank, o.index_heads * o.index_dim});
+  add("indexer.attn_k.weight", {o.width, o.index_dim});
+  add("indexer.k_norm.weight", {o.index_dim});
+  add("indexer.k_norm.bias", {o.index_dim});
+  add("indexer.proj.weight", {o.width, o.index_heads});
+}
+
 }  // namespace
 
 TinyOptions WindowedOptions() {
@@ -105,6 +159,14 @@ TinyOptions OptionsFor(std::string_view architecture) {
   } else if (architecture == "phi3") {
     options.fused = true;
     options.window = 8;
+  } else if (architecture == "deepseek2" || architecture == "mistral4") {
+    SetLatent(options);
+    options.kv_together = architecture == "deepseek2";
+    options.q_rank = architecture == "deepseek2" ? 0 : 32;
+    options.biases = architecture == "mistral4";
+  } else if (architecture == "deepseek32" || architecture == "glm-dsa") {
+    SetLatent(options);
+    options.index_heads = 8, options.index_dim = 32, options.index_top = 5;
   } else if (architecture == "qwen3") {
     options.qk_norm = true;
   } else {
@@ -126,6 +188,7 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   key("attention.value_length") = count(o.head_dim);
   key("attention.layer_norm_rms_epsilon") = 1e-5f;
   if (o.window != 0) key("attention.sliding_window") = count(o.window);
+  if (o.kv_rank != 0) AddLatentKeys(o, *this);
   AddTokenizer(o.vocab, keys);
 
   auto add = [&](std::string name, std::vector<int64_t> dims) {
@@ -135,7 +198,7 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   add("token_embd.weight", {o.width, o.vocab});
   add("output_norm.weight", {o.width});
   if (!o.tied) add("output.weight", {o.width, o.vocab});
-  const int64_t q = o.heads * o.head_dim, kv = o.kv_heads * o.head_dim;
+  const int64_t q = o.heads * (o.kv_rank != 0 ? o.dv : o.head_dim), kv = o.kv_heads * o.head_dim;
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string block = fmt::format("blk.{}.", i);
     auto project = [&](const std::string& name, int64_t in, int64_t out) {
@@ -151,7 +214,13 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     if (o.post_norms) norm("post_ffw_norm", o.width);
     if (o.qk_norm) norm("attn_q_norm", o.head_dim);
     if (o.qk_norm) norm("attn_k_norm", o.head_dim);
-    if (o.fused) {
+    if (o.kv_rank != 0) {
+      AddLatentTensors(o, [&](const std::string& name, std::vector<int64_t> dims) {
+        add(block + name, std::move(dims));
+      });
+      project("ffn_gate", o.width, o.ff_width);
+      project("ffn_up", o.width, o.ff_width);
+    } else if (o.fused) {
       project("attn_qkv", o.width, q + 2 * kv);
       project("ffn_up", o.width, 2 * o.ff_width);
     } else {

@@ -30,6 +30,10 @@ struct TinyOptions {
   bool qk_norm = false;
   bool post_norms = false;
   bool fused = false;  // attn_qkv, and ffn_up with the gate's rows first
+  // Latent attention where kv_rank is not 0: its heads have head_dim numbers, of which `rope` are rotated.
+  int64_t q_rank = 0, kv_rank = 0, rope = 0, dv = 0;
+  bool kv_together = false;                           // attn_kv_b instead of attn_k_b and attn_v_b
+  int64_t index_heads = 0, index_dim = 0, index_top = 0;  // of an indexer in each layer
   uint64_t seed = 1;
 };
 

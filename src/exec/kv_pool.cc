@@ -7,7 +7,8 @@ namespace lockstep {
 namespace {
 
 KvLayout LayoutOf(const StateSpec& state, const KvTypes& types) {
-  return {state.kv_heads, state.dk, state.dv, types.k, types.v};
+  const Format* v_type = state.values_in_keys ? types.k : types.v;
+  return {state.kv_heads, state.dk, state.dv, types.k, v_type, state.values_in_keys, state.pool};
 }
 
 int64_t Aligned(int64_t bytes) { return RoundUp(bytes, static_cast<int64_t>(kMemoryAlignment)); }
@@ -39,9 +40,10 @@ KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64
       continue;
     }
     layouts_.push_back(LayoutOf(state, types));
-    const int64_t k_offset = page_bytes_, v_offset = k_offset + Aligned(layouts_.back().k_bytes());
-    page_bytes_ = v_offset + Aligned(layouts_.back().v_bytes());
-    views_.push_back({&layouts_.back(), k_offset, v_offset});
+    const KvLayout& layout = layouts_.back();
+    const int64_t k_offset = page_bytes_, k_end = k_offset + Aligned(layout.k_bytes());
+    views_.push_back({&layout, k_offset, layout.values_in_keys ? k_offset : k_end});
+    page_bytes_ = k_end + Aligned(layout.v_bytes());
   }
   buffer_ = Buffer(Size(static_cast<uint64_t>(pages)) * Size(static_cast<uint64_t>(page_bytes_)),
                    "KV cache");

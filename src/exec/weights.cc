@@ -48,7 +48,6 @@ void ExpectRows(const GgufFile& file, const GgufTensor& tensor, int64_t width, i
 std::vector<WeightUse> FindExperts(const GgufFile& file, ValueId id, const Value& value) {
   const Shape& shape = value.shape;
   const int64_t experts = shape[0].size, rows = shape[1].size, width = shape[2].size;
-  const int64_t file_rows = value.source.file_rows != 0 ? value.source.file_rows : rows;
   const std::string& name = value.source.tensor;
   const size_t star = name.find('*');
   std::vector<WeightUse> uses;
@@ -57,9 +56,12 @@ std::vector<WeightUse> FindExperts(const GgufFile& file, ValueId id, const Value
     if (star != name.npos) part.replace(star, 1, std::to_string(first));
     const int64_t held = star == name.npos ? experts : 1;
     const GgufTensor tensor = file.RequireTensor(part);
-    ExpectRows(file, tensor, width, held * file_rows);
-    const Format& format = WeightFormat(file, tensor);
-    uses.push_back({id, OperandKind::kExperts, tensor, rows, width, value.source.row_begin, &format,
+    const WeightRows in_file{tensor, value.source, rows, width};
+    const auto [file_rows, file_width] = in_file.file_shape();
+    ExpectRows(file, tensor, file_width, held * file_rows);
+    WeightFormat(file, tensor);
+    const Format& format = in_file.held();
+    uses.push_back({id, OperandKind::kExperts, tensor, rows, width, value.source, &format,
                     file_rows, held, first, experts});
     if (&format != uses[0].format) {
       throw Refused("{}: {}: expected {} as {} is, found {}", Printable(file.name(), 4096),
@@ -81,9 +83,10 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
                 tensor,
                 0,
                 RowWidth(graph, node, operand, kind),
-                value.source.row_begin,
-                FindFormat(tensor.type->id)};
+                value.source,
+                nullptr};
   use.rows = elements / use.width;
+  use.format = &use.in_file().held();
   if (kind == OperandKind::kVector) {
     // A part of a fused bias: the file's vector is its only row, the part a run of its numbers. Files may keep the axes of a bias
     // of experts.
@@ -95,8 +98,8 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
                          : elements,
                by_rows ? elements / last : 1);
   } else {
-    ExpectRows(file, tensor, use.width,
-               value.source.file_rows != 0 ? value.source.file_rows : use.rows);
+    const auto [rows, width] = use.in_file().file_shape();
+    ExpectRows(file, tensor, width, rows);
   }
   WeightFormat(file, tensor);
   return {use};
@@ -110,13 +113,14 @@ class FirstFault {
     std::lock_guard lock(mutex_);
     if (!bad_ || found->row < bad_->row) bad_ = found;
   }
-  // Throws where there is one. row_begin: the row of the tensor that was counted as 0
-  void Refuse(const WeightUse& use, int64_t row_begin, const GgufFile& file) const {
+  // Throws where there is one. first_row: where the tensor's experts before this one end
+  void Refuse(const WeightUse& use, int64_t first_row, const GgufFile& file) const {
     if (!bad_) return;
+    const auto [row, column] = use.in_file().PlaceInFile(bad_->row, bad_->column);
     throw Refused(
         "{}: {}: expected finite weights, found NaN or infinity at row {}, column {} or in its "
         "block",
-        Printable(file.name(), 4096), use.tensor.name, row_begin + bad_->row, bad_->column);
+        Printable(file.name(), 4096), use.tensor.name, first_row + row, column);
   }
 
  private:
@@ -209,19 +213,35 @@ WeightStore::WeightStore(std::vector<WeightUse> uses, const GgufFile& file, Thre
   }
 }
 
-void WeightStore::LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team) {
-  auto matrix = std::make_unique<PackedMatrix>(*use.format, use.rows, use.width);
-  Buffer buffer(Size(static_cast<uint64_t>(matrix->bytes())) + Size(kMatrixSlack), use.tensor.name);
-  matrix->data = buffer.data();
-  const std::byte* rows = use.tensor.data.data() + use.row_begin * use.format->RowBytes(use.width);
+// Packs the rows of one matrix, of which the tensor's row 0 stands at file_row.
+void WeightStore::PackMatrix(const WeightUse& use, int64_t file_row, const GgufFile& file,
+                             ThreadTeam& team, PackedMatrix& matrix) {
+  const int64_t row_bytes = use.format->RowBytes(use.width);
+  const std::byte* rows = use.tensor.data.data() + (file_row + use.source.row_begin) * row_bytes;
+  Buffer together;
+  if (use.in_file().scattered()) {
+    together = Buffer(Size(static_cast<uint64_t>(use.rows)) * Size(static_cast<uint64_t>(row_bytes)),
+                      use.tensor.name);
+    rows = together.data();
+  }
   FirstFault fault;
   team.Run([&](int member) {
     // The same share as Linear's, so that each thread touches first what it will read.
     const WorkRange share = ShareOf(use.rows, kColumnUnit, member, team.size());
+    if (use.in_file().scattered()) {
+      use.in_file().Copy(share.begin, share.end, file_row, together.data());
+    }
     fault.Report(
-        PackPanels(rows, share.begin / kPanelRows, CeilDiv(share.end, kPanelRows), *matrix));
+        PackPanels(rows, share.begin / kPanelRows, CeilDiv(share.end, kPanelRows), matrix));
   });
-  fault.Refuse(use, use.row_begin, file);
+  fault.Refuse(use, file_row, file);
+}
+
+void WeightStore::LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team) {
+  auto matrix = std::make_unique<PackedMatrix>(*use.format, use.rows, use.width);
+  Buffer buffer(Size(static_cast<uint64_t>(matrix->bytes())) + Size(kMatrixSlack), use.tensor.name);
+  matrix->data = buffer.data();
+  PackMatrix(use, 0, file, team, *matrix);
   file.Release(use.tensor);
   operands_[{use.value, use.kind}] = static_cast<const PackedMatrix*>(matrix.get());
   matrices_.push_back(std::move(matrix));
@@ -237,19 +257,12 @@ void WeightStore::LoadExperts(const WeightUse& use, const GgufFile& file, Thread
   }
   const std::span<PackedMatrix> own = std::span(all).subspan(static_cast<size_t>(use.first_expert),
                                                              static_cast<size_t>(use.experts));
-  const int64_t bytes = own[0].bytes(), row_bytes = use.format->RowBytes(use.width);
+  const int64_t bytes = own[0].bytes();
   Buffer buffer(Size(static_cast<uint64_t>(bytes)) * Size(own.size()) + Size(kMatrixSlack),
                 use.tensor.name);
   for (size_t e = 0; e < own.size(); ++e) {
     own[e].data = buffer.data() + static_cast<int64_t>(e) * bytes;
-    const int64_t first_row = static_cast<int64_t>(e) * use.file_rows + use.row_begin;
-    FirstFault fault;
-    team.Run([&](int member) {
-      const WorkRange share = ShareOf(use.rows, kColumnUnit, member, team.size());
-      fault.Report(PackPanels(use.tensor.data.data() + first_row * row_bytes,
-                              share.begin / kPanelRows, CeilDiv(share.end, kPanelRows), own[e]));
-    });
-    fault.Refuse(use, first_row, file);
+    PackMatrix(use, static_cast<int64_t>(e) * use.file_rows, file, team, own[e]);
   }
   file.Release(use.tensor);
   buffers_.push_back(std::move(buffer));
@@ -259,11 +272,11 @@ void WeightStore::LoadVector(const WeightUse& use, const GgufFile& file) {
   std::vector<float> all(static_cast<size_t>(use.tensor.dims[0] * use.tensor.rows()));
   use.format->decode(use.tensor.data.data(), static_cast<int64_t>(all.size()) / use.format->block,
                      all.data());
-  std::vector<float> values(all.begin() + use.row_begin, all.begin() + use.row_begin + use.width);
+  std::vector<float> values(all.begin() + use.source.row_begin, all.begin() + use.source.row_begin + use.width);
   auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
   if (bad != values.end()) {
     throw Refused("{}: {}: expected finite weights, found {} at {}", Printable(file.name(), 4096),
-                  use.tensor.name, *bad, use.row_begin + (bad - values.begin()));
+                  use.tensor.name, *bad, use.source.row_begin + (bad - values.begin()));
   }
   vectors_.push_back(std::move(values));
   operands_[{use.value, use.kind}] = std::span<const float>(vectors_.back());

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/thread_team.h"
+#include "exec/weight_rows.h"
 #include "gguf/gguf_file.h"
 #include "graph/graph.h"
 
@@ -20,12 +21,13 @@ struct WeightUse {
   OperandKind kind;  // kMatrix, kExperts, kVector or kTable
   GgufTensor tensor;
   int64_t rows, width;  // of one expert where there are experts; width: numbers in a row
-  int64_t row_begin;    // first of its rows in the tensor (of each expert)
-  const Format* format;
+  WeightSource source;  // which of the tensor's rows (of each expert) they are
+  const Format* format;  // in which they are held
   int64_t file_rows = 0;  // rows of one expert in the tensor
   int64_t experts = 1;    // experts of this tensor
   int64_t first_expert = 0, all_experts = 1;
 
+  WeightRows in_file() const { return {tensor, source, rows, width}; }
   // Bytes this use takes in memory of its own (tables stay in the file's map).
   int64_t bytes() const;
 };
@@ -53,6 +55,7 @@ class WeightStore {
  private:
   using Key = std::pair<ValueId, OperandKind>;
 
+  static void PackMatrix(const WeightUse& use, int64_t file_row, const GgufFile& file, ThreadTeam& team, PackedMatrix& matrix);
   void LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
   void LoadExperts(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
   void LoadVector(const WeightUse& use, const GgufFile& file);

@@ -4,9 +4,11 @@
 #include <model_run.h>
 #include <tiny_model.h>
 
+#include <cstring>
 #include <limits>
 
 #include "gguf/temp_folder.h"
+#include "ops/head_linear.h"
 
 namespace lockstep::test {
 namespace {
@@ -103,6 +105,86 @@ TEST_F(WeightsTest, HoldATiedEmbeddingInBothForms) {
   }
   EXPECT_EQ(tables, 1);
   EXPECT_EQ(matrices, 1);
+}
+
+// Heads woven in a tensor, as attn_q_b and attn_kv_b of latent attention weave them: [4 heads, 16 rows, 64], of which a weight
+// takes 6 rows of each head from row 3 on, as one matrix or, turned round, as one for each head.
+struct RunsOfRows {
+  Graph graph;
+  ValueId weight;
+
+  explicit RunsOfRows(bool transposed) {
+    GraphBuilder build("test");
+    const Axis k{'k', 64, 64}, r{'r', 4, 1}, d{'d', 6, 6};
+    const ValueId x = build.Apply("x", MakeEmbed(1), {build.tokens(), build.Weight({"token_embd.weight"}, {{'v', 300, 1}, k})});
+    const WeightSource turned{.tensor = "blk.0.attn_q.weight", .row_begin = 3, .file_rows = 16, .transposed = true};
+    const WeightSource plain{"blk.0.attn_q.weight", 3, 64, 6, 16};
+    const ValueId heads = build.Apply("heads", MakeLinear(0), {x, build.Weight(plain, {r, d, k})});
+    weight = transposed ? build.Weight(turned, {r, k, d}) : build.Weight(plain, {r, d, k});
+    const ValueId y = transposed ? build.Apply("y", MakeHeadLinear(), {heads, weight}) : heads;
+    graph = build.Finish(y, y);
+  }
+};
+
+TEST_F(WeightsTest, TakesRunsOfRowsAndTurnsThemRound) {
+  TinyModel model{TinyOptions{}};
+  model.Write(Path());
+  const GgufFile plain = GgufFile::Open(Path());
+  const std::string halves = folder_ / "f16.gguf", blocks = folder_ / "q8_0.gguf";
+  WriteInFormat(plain, *FindFormat("F16"), halves);
+  WriteInFormat(plain, *FindFormat("Q8_0"), blocks);
+  for (const std::string& path : {Path(), halves, blocks}) {
+    const GgufFile file = GgufFile::Open(path);
+    const GgufTensor tensor = file.RequireTensor("blk.0.attn_q.weight");
+    const Format& format = *FindFormat(tensor.type->id);
+    for (bool transposed : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} transposed {}", format.name, transposed));
+      const RunsOfRows runs(transposed);
+      std::vector<float> values;  // as the weight holds them
+      std::vector<float> row(64);
+      const int64_t n = transposed ? 64 : 6, width = transposed ? 6 : 64;
+      for (int64_t i = 0; i < 4 * n * width; ++i) {
+        const int64_t head = i / (n * width), a = i / width % n, b = i % width;
+        const int64_t file_row = head * 16 + 3 + (transposed ? b : a);
+        format.decode(tensor.data.data() + file_row * format.RowBytes(64), 64 / format.block, row.data());
+        values.push_back(row[static_cast<size_t>(transposed ? a : b)]);
+      }
+      // Numbers that blocks hold are exact in f32 and come back from f16 as they were.
+      const Format& held = transposed && format.block > 1 ? *FindFormat("F32") : format;
+      std::vector<std::byte> bytes(static_cast<size_t>(4 * n * held.RowBytes(width)));
+      held.encode(values.data(), 4 * n * width / held.block, bytes.data());
+      for (int threads : {1, 3}) {
+        ThreadTeam team(threads);
+        const WeightStore store(FindWeights(runs.graph, file), file, team, nullptr);
+        const Operand operand = store.Get(runs.weight, transposed ? OperandKind::kExperts : OperandKind::kMatrix);
+        const int64_t matrices = transposed ? 4 : 1, rows = 4 * n / matrices;
+        for (int64_t i = 0; i < matrices; ++i) {
+          const PackedMatrix& found =
+              transposed ? std::get<Experts>(operand)[static_cast<size_t>(i)] : *std::get<const PackedMatrix*>(operand);
+          ASSERT_EQ(found.format, &held);
+          PackedMatrix expected(held, rows, width);
+          std::vector<std::byte> packed(static_cast<size_t>(expected.bytes()));
+          expected.data = packed.data();
+          ASSERT_FALSE(PackPanels(bytes.data() + i * rows * held.RowBytes(width), 0, expected.panels(), expected).has_value());
+          EXPECT_EQ(std::memcmp(found.data, packed.data(), packed.size()), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(WeightsTest, NamesTheRowOfARunAsTheFileCountsIt) {
+  TinyModel model{TinyOptions{}};
+  model.tensor("blk.0.attn_q.weight").values[(2 * 16 + 3 + 4) * 64 + 9] = std::numeric_limits<float>::infinity();
+  model.Write(Path());
+  const GgufFile file = GgufFile::Open(Path());
+  for (bool transposed : {false, true}) {
+    const RunsOfRows runs(transposed);
+    ThreadTeam team(2);
+    EXPECT_NE(MessageOf([&] { WeightStore(FindWeights(runs.graph, file), file, team, nullptr); })
+                  .find("NaN or infinity at row 39, column 9 "),
+              std::string::npos);
+  }
 }
 
 }  // namespace

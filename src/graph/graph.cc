@@ -49,8 +49,7 @@ std::string GraphBuilder::NameIn(std::string_view name) const {
 ValueId GraphBuilder::Weight(const WeightSource& source, const Shape& shape) {
   for (size_t i = 0; i < graph_.values.size(); ++i) {
     const Value& value = graph_.values[i];
-    if (value.kind == Value::Kind::kWeight && value.source.tensor == source.tensor &&
-        value.source.row_begin == source.row_begin && value.shape == shape) {
+    if (value.kind == Value::Kind::kWeight && value.source == source && value.shape == shape) {
       return static_cast<ValueId>(i);
     }
   }
@@ -62,7 +61,7 @@ ValueId GraphBuilder::Weight(const WeightSource& source, const Shape& shape) {
   value.kind = Value::Kind::kWeight;
   value.name = source.row_begin == 0 && source.file_rows == 0
                    ? source.tensor
-                   : fmt::format("{}[{}..]", source.tensor, source.row_begin);
+                   : fmt::format("{}[{}..]{}", source.tensor, source.row_begin, source.transposed ? "^T" : "");
   value.shape = shape;
   value.source = source;
   graph_.values.push_back(value);
@@ -70,16 +69,33 @@ ValueId GraphBuilder::Weight(const WeightSource& source, const Shape& shape) {
 }
 
 ValueId GraphBuilder::State(std::string_view name, int64_t kv_heads, int64_t dk, int64_t dv) {
-  graph_.states.push_back({NameIn(name), kv_heads, dk, dv});
+  StateSpec spec;
+  spec.name = NameIn(name);
+  spec.kv_heads = kv_heads, spec.dk = dk, spec.dv = dv;
+  return AddKvState(std::move(spec));
+}
+
+ValueId GraphBuilder::LatentState(std::string_view name, int64_t dk, int64_t dv, int64_t pool) {
+  StateSpec spec;
+  spec.name = NameIn(name);
+  spec.kv_heads = 1, spec.dk = dk, spec.dv = dv;
+  spec.values_in_keys = true;
+  spec.pool = pool;
+  return AddKvState(std::move(spec));
+}
+
+ValueId GraphBuilder::AddKvState(StateSpec spec) {
   for (bool is_key : {true, false}) {
     Value value;
     value.kind = Value::Kind::kState;
-    value.name = NameIn(name) + (is_key ? ".k" : ".v");
-    value.shape = {Axis{'s', 1, kPageTokens}, Axis{'g', kv_heads, 1},
-                   Axis{'d', is_key ? dk : dv, is_key ? dk : dv}};
-    value.state_slot = static_cast<int32_t>(graph_.states.size()) - 1;
+    value.name = spec.name + (is_key ? ".k" : ".v");
+    const int64_t d = is_key ? spec.dk : spec.dv;
+    value.shape = {Axis{'s', 1, kPageTokens}, Axis{'g', spec.kv_heads, 1},
+                   Axis{'d', d, std::max<int64_t>(d, 1)}};
+    value.state_slot = static_cast<int32_t>(graph_.states.size());
     graph_.values.push_back(value);
   }
+  graph_.states.push_back(std::move(spec));
   return static_cast<ValueId>(graph_.values.size() - 2);
 }
 

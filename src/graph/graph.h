@@ -21,6 +21,13 @@ struct WeightSource {
   std::string tensor;     // name in the file
   int64_t row_begin = 0;  // first of this weight's rows
   int64_t file_rows = 0;  // rows of the whole tensor, 0: as many as the weight has
+  // Where heads are woven in the file, the weight's rows are runs: run_rows rows at row_begin, and again every run_stride rows. 0: one run.
+  int64_t run_rows = 0;
+  int64_t run_stride = 0;
+  // Each expert's (or head's) rows [k, n] of the file are the weight's [n, k]: columns become rows. Held as f32 where the file's type has blocks.
+  bool transposed = false;
+
+  bool operator==(const WeightSource&) const = default;
 };
 
 // Which part of a value a rank holds: of every axis of the whole the run that starts at `begin` and is as long as the value's own axis.
@@ -41,7 +48,7 @@ struct Value {
   Part part;                // in a rank's graph (shard/shard.h)
 };
 
-// What a sequence keeps of one layer: K and V of each position in pages, or a recurrent state in its slot (ops/recurrent.h).
+// What a sequence keeps of one layer: K and V of each position in pages (ops/kv_layout.h), or a recurrent state in its slot (ops/recurrent.h).
 struct StateSpec {
   enum class Kind { kKv, kRecurrent };
 
@@ -50,6 +57,8 @@ struct StateSpec {
   Kind kind = Kind::kKv;
   // kRecurrent, f32: what is carried from token to token, and what one token adds to the log. A plan that cuts a named axis cuts both.
   Shape shape = {}, row = {};
+  bool values_in_keys = false;  // kKv
+  int64_t pool = 1;             // kKv: positions of an entry
 };
 
 struct Node {
@@ -88,8 +97,11 @@ class GraphBuilder {
   ValueId tokens() const { return graph_.tokens; }
   // A weight with these axes, slowest first. Asking twice for one source gives one value.
   ValueId Weight(const WeightSource& source, const Shape& shape);
+  // K of a state; V is the value after it.
   ValueId State(std::string_view name, int64_t kv_heads, int64_t dk, int64_t dv);
   ValueId RecurrentState(std::string_view name, const Shape& shape, const Shape& row);
+  // K of a state of one KV head whose V is the first dv numbers of K (0: keys alone), with an entry for every `pool` positions.
+  ValueId LatentState(std::string_view name, int64_t dk, int64_t dv, int64_t pool = 1);
   ValueId Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs);
   const Shape& shape(ValueId id) const { return graph_.value(id).shape; }
 
@@ -99,6 +111,7 @@ class GraphBuilder {
 
  private:
   std::string NameIn(std::string_view name) const;
+  ValueId AddKvState(StateSpec spec);
 
   Graph graph_;
   int32_t layer_ = -1;

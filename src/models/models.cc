@@ -6,11 +6,15 @@ namespace lockstep {
 
 // X(function, "general.architecture")
 #define LOCKSTEP_FOR_EACH_ARCHITECTURE(X) \
+  X(Deepseek2, "deepseek2")               \
+  X(Deepseek32, "deepseek32")             \
   X(Gemma2, "gemma2")                     \
   X(Gemma3, "gemma3")                     \
+  X(GlmDsa, "glm-dsa")                    \
   X(Granite, "granite")                   \
   X(Llama, "llama")                       \
   X(Mistral3, "mistral3")                 \
+  X(Deepseek2, "mistral4")                \
   X(Phi3, "phi3")                         \
   X(Qwen2, "qwen2")                       \
   X(Qwen3, "qwen3")

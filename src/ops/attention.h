@@ -32,6 +32,7 @@ namespace lockstep {
 inline constexpr std::string_view kAttentionRule = "tgrd!, s!gd!, s!gv! -> tgrv";
 inline constexpr std::string_view kAttentionSinksRule = "tgrd!, s!gd!, s!gv!, gr -> tgrv";
 inline constexpr std::string_view kKvAppendRule = "tgd!, tgv!, s!gd!, s!gv! ->";
+inline constexpr std::string_view kKvAppendKeysRule = "tgd!, s!gd! ->";
 
 inline constexpr int64_t kAttentionBlock = kPageTokens;
 inline constexpr int64_t kAttentionSpan = 512;
@@ -66,7 +67,7 @@ struct KvAppendTask {
   int64_t k_offset, v_offset;
   const float* k;  // [t, g, dk]
   int64_t k_stride;
-  const float* v;  // [t, g, dv]
+  const float* v;  // [t, g, dv]; null where there is no V, or where it is in K
   int64_t v_stride;
   const AttentionRow* rows;  // [t]; pages are written at each row's position
   int64_t tokens;

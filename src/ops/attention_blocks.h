@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "formats/packing_table.h"
+#include "ops/attention_lanes.h"
 #include "ops/kv_layout.h"
 #include "simd/simd.h"
 
@@ -113,11 +114,11 @@ LOCKSTEP_INLINE void Transpose16(Bytes16 (&a)[16]) {
   Interleave(t, a);
 }
 
-// Positions [begin, end) of a page, in whole strips: head: [64, blocks of a row] ->
-// keys: [4, dk, 16].
+// Positions [begin, end) of a page, in whole strips: head: [64, blocks of a row], rows row_bytes
+// apart -> keys: [4, dk, 16].
 template <class Shape>
-void TakeKeysApart(const std::byte* head, int64_t dk, int begin, int end, float* keys) {
-  const int64_t row_bytes = (dk + kKvBlock - 1) / kKvBlock * Shape::kBytes;
+void TakeKeysApart(const std::byte* head, int64_t row_bytes, int64_t dk, int begin, int end,
+                   float* keys) {
   for (int strip = begin / 16; strip * 16 < end; ++strip) {
     const std::byte* block = head + strip * 16 * row_bytes;
     for (int64_t first = 0; first < dk; first += kKvBlock, block += Shape::kBytes) {
@@ -136,8 +137,8 @@ void TakeKeysApart(const std::byte* head, int64_t dk, int begin, int end, float*
 
 // The same for V: head: [64, width / 32 blocks] -> values: [64, width].
 template <class Shape>
-void TakeValuesApart(const std::byte* head, int64_t width, int begin, int end, float* values) {
-  const int64_t row_bytes = width / kKvBlock * Shape::kBytes;
+void TakeValuesApart(const std::byte* head, int64_t row_bytes, int64_t width, int begin, int end,
+                     float* values) {
   for (int strip = begin / 16; strip * 16 < end; ++strip) {
     const std::byte* block = head + strip * 16 * row_bytes;
     for (int64_t first = 0; first < width; first += kKvBlock, block += Shape::kBytes) {
@@ -156,7 +157,46 @@ void TakeValuesApart(const std::byte* head, int64_t width, int begin, int end, f
   }
 }
 
-using TakeApartFn = void(const std::byte* head, int64_t width, int begin, int end, float* out);
+// The same for rows of plain numbers: head: [64, dk rounded up to 16] -> keys: [4, dk, 16].
+template <class T>
+void WeaveKeys(const std::byte* head, int64_t row_bytes, int64_t dk, int begin, int end,
+               float* keys) {
+  using F32x4 [[gnu::vector_size(16)]] = float;
+  for (int strip = begin / 16; strip * 16 < end; ++strip) {
+    const std::byte* rows = head + strip * 16 * row_bytes;
+    for (int64_t first = 0; first < dk; first += 16) {
+      alignas(64) float in[16][16];
+      alignas(64) float out[16][16];
+      for (int i = 0; i < 16; ++i) {
+        Store(in[i], T::Get(rows + i * row_bytes + first / 16 * T::kBytes));
+      }
+      for (int i = 0; i < 16; i += 4) {
+        for (int j = 0; j < 16; j += 4) {
+          F32x4 a, b, c, d;
+          __builtin_memcpy(&a, &in[i][j], 16);
+          __builtin_memcpy(&b, &in[i + 1][j], 16);
+          __builtin_memcpy(&c, &in[i + 2][j], 16);
+          __builtin_memcpy(&d, &in[i + 3][j], 16);
+          const F32x4 ac = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+          const F32x4 bd = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+          const F32x4 ac2 = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+          const F32x4 bd2 = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+          const F32x4 rows4[4] = {__builtin_shufflevector(ac, bd, 0, 4, 1, 5),
+                                  __builtin_shufflevector(ac, bd, 2, 6, 3, 7),
+                                  __builtin_shufflevector(ac2, bd2, 0, 4, 1, 5),
+                                  __builtin_shufflevector(ac2, bd2, 2, 6, 3, 7)};
+          for (int n = 0; n < 4; ++n) __builtin_memcpy(&out[j + n][i], &rows4[n], 16);
+        }
+      }
+      const int64_t count = dk - first < 16 ? dk - first : 16;
+      __builtin_memcpy(keys + (strip * dk + first) * 16, out,
+                       static_cast<size_t>(count) * sizeof(out[0]));
+    }
+  }
+}
+
+using TakeApartFn = void(const std::byte* head, int64_t row_bytes, int64_t width, int begin,
+                         int end, float* out);
 
 struct BlockFns {
   uint32_t id;
@@ -176,6 +216,13 @@ constexpr BlockFns kBlockFns[] = {
     BlockFnsOf<BlockShape<8, false, 0>>(8),         // Q8_0
     BlockFnsOf<BlockShape<4, false, 0, true>>(20),  // IQ4_NL
 };
+
+// For keys in rows of plain numbers.
+inline TakeApartFn* WeaveKeysOf(KvKind kind) {
+  return kind == KvKind::kF16    ? WeaveKeys<LanesF16>
+         : kind == KvKind::kBf16 ? WeaveKeys<LanesBf16>
+                                 : WeaveKeys<LanesF32>;
+}
 
 // The functions of a format that KvKindOf calls kBlocks.
 inline const BlockFns& BlockFnsFor(const Format& format) {

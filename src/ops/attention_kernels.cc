@@ -43,7 +43,7 @@ struct TileState {
   int64_t k_head_bytes, v_head_bytes;
   ScoresFn* const* scores;
   ValuesFn* const* values;
-  TakeApartFn* k_blocks = nullptr;  // null where K holds plain numbers
+  TakeApartFn* k_blocks = nullptr;  // null where K is woven already
   TakeApartFn* v_blocks = nullptr;
   VisibleRange visible[kMaxRows];
   Group groups[kMaxRows];
@@ -73,12 +73,16 @@ TileState::TileState(const AttentionTask& the_task, const AttentionTile& the_til
   const KvLayout& layout = task.layout;
   const KvKind k_kind = KvKindOf(*layout.k_type), v_kind = KvKindOf(*layout.v_type);
   v_row = layout.v_row();
-  v_position_bytes = v_row * (v_kind == KvKind::kF16 || v_kind == KvKind::kBf16 ? 2 : 4);
+  v_position_bytes = v_kind == KvKind::kBlocks ? v_row * 4 : layout.v_row_bytes();
   k_head_bytes = layout.k_head_bytes();
   v_head_bytes = layout.v_head_bytes();
-  scores = ScoresOf(k_kind);
+  scores = ScoresOf(layout.keys_in_rows() ? KvKind::kF32 : k_kind);
   values = ValuesOf(v_kind);
-  if (k_kind == KvKind::kBlocks) k_blocks = BlockFnsFor(*layout.k_type).keys;
+  if (k_kind == KvKind::kBlocks) {
+    k_blocks = BlockFnsFor(*layout.k_type).keys;
+  } else if (layout.keys_in_rows()) {
+    k_blocks = WeaveKeysOf(k_kind);
+  }
   if (v_kind == KvKind::kBlocks) v_blocks = BlockFnsFor(*layout.v_type).values;
   while (rows < tile.rows) {
     groups[group_count] = {rows, GroupSizeFor(tile.rows - rows)};
@@ -191,7 +195,7 @@ void AddValues(const TileState& state, const GroupView& view, const Group& group
   float* o = state.scratch.span_o + group.row * v_row;
   const auto add = [&](int size, int n, Part part, uint32_t rows) {
     state.values[size](state.scratch.scores + n * kBlock + part.begin,
-                       v + part.begin * position_bytes, v_row, part.end - part.begin,
+                       v + part.begin * position_bytes, position_bytes, v_row, part.end - part.begin,
                        correction + n, rows, ahead, o + n * v_row);
   };
   const bool together = !view.all.empty();
@@ -242,14 +246,15 @@ void WalkBlock(TileState& state, int64_t block) {
   const bool last = block + 1 == state.end_block || pages[1] == nullptr;
   const HeadAt next(state, pages[last ? 0 : 1]);
   const Ahead next_k = {next.k, next.k + state.k_head_bytes};
-  Ahead next_v = {at.v, at.v + state.v_head_bytes};
+  // V in K arrives with it.
+  Ahead next_v = {at.v, layout.values_in_keys ? at.v : at.v + state.v_head_bytes};
   if (state.k_blocks != nullptr) {
-    state.k_blocks(at.k, layout.dk, seen.begin, seen.end, state.scratch.keys);
+    state.k_blocks(at.k, layout.k_row_bytes(), layout.dk, seen.begin, seen.end, state.scratch.keys);
     at.k = reinterpret_cast<const std::byte*>(state.scratch.keys);
   }
   if (state.v_blocks != nullptr) {
     next_v = {next.v, next.v + state.v_head_bytes};
-    state.v_blocks(at.v, state.v_row, seen.begin, seen.end, state.scratch.values);
+    state.v_blocks(at.v, layout.v_row_bytes(), state.v_row, seen.begin, seen.end, state.scratch.values);
     at.v = reinterpret_cast<const std::byte*>(state.scratch.values);
   }
   for (int g = 0; g < state.group_count; ++g) {

@@ -110,12 +110,12 @@ void Scores(const float* q, const std::byte* k, int64_t dk, int strip, int end, 
 }
 
 // o[n] = o[n] correction[n], then + e[n][p] v[p] for p ascending; rows whose bit in `rows` is clear
-// keep their o. e: [N, 64] from the first position on, v: [count, width], o: [N, width]; width is a
+// keep their o. e: [N, 64] from the first position on, v: [count, width], rows v_row_bytes apart, o: [N, width]; width is a
 // multiple of 16.
-using ValuesFn = void(const float* e, const std::byte* v, int64_t width, int64_t count,
+using ValuesFn = void(const float* e, const std::byte* v, int64_t v_row_bytes, int64_t width, int64_t count,
                       const float* correction, uint32_t rows, Ahead ahead, float* o);
 template <class T, int N, int S>
-void ValuesFrom(int64_t column, const float* e, const std::byte* v, int64_t width, int64_t count,
+void ValuesFrom(int64_t column, const float* e, const std::byte* v, int64_t v_row_bytes, int64_t width, int64_t count,
                 const float* correction, uint32_t rows, Ahead ahead, float* o) {
   for (; column + 16 * S <= width; column += 16 * S) {
     F32x16 sums[S][N];
@@ -123,7 +123,7 @@ void ValuesFrom(int64_t column, const float* e, const std::byte* v, int64_t widt
       const float* sum = o + i % N * width + column + i / N * 16;
       sums[i / N][i % N] = Mul(Load(sum), Set1(correction[i % N]));
     });
-    Accumulate<T, N, S, 1, kAttentionBlock>(e, v + column / 16 * T::kBytes, width / 16 * T::kBytes,
+    Accumulate<T, N, S, 1, kAttentionBlock>(e, v + column / 16 * T::kBytes, v_row_bytes,
                                             T::kBytes, count, &ahead, sums);
     Unrolled<N>([&](auto n) __attribute__((always_inline)) {
       if ((rows >> n & 1) == 0) return;
@@ -134,14 +134,14 @@ void ValuesFrom(int64_t column, const float* e, const std::byte* v, int64_t widt
   }
   if constexpr (S > 1) {
     if (column < width) {
-      ValuesFrom<T, N, S / 2>(column, e, v, width, count, correction, rows, ahead, o);
+      ValuesFrom<T, N, S / 2>(column, e, v, v_row_bytes, width, count, correction, rows, ahead, o);
     }
   }
 }
 template <class T, int N>
-void Values(const float* e, const std::byte* v, int64_t width, int64_t count,
+void Values(const float* e, const std::byte* v, int64_t v_row_bytes, int64_t width, int64_t count,
             const float* correction, uint32_t rows, Ahead ahead, float* o) {
-  ValuesFrom<T, N, StripsFor(N, 8)>(0, e, v, width, count, correction, rows, ahead, o);
+  ValuesFrom<T, N, StripsFor(N, 8)>(0, e, v, v_row_bytes, width, count, correction, rows, ahead, o);
 }
 
 // The functions of one kind of numbers, by the index of a group's size.

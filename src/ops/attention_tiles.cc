@@ -103,13 +103,12 @@ AttentionScratch::AttentionScratch(const KvLayout& layout, std::byte* at) {
     return piece;
   };
   const int64_t v_row = layout.v_row();
-  const bool k_blocks = KvKindOf(*layout.k_type) == KvKind::kBlocks;
   const bool v_blocks = KvKindOf(*layout.v_type) == KvKind::kBlocks;
   q = take(kAttentionPaddedRows * layout.dk);
   scores = take(kAttentionGroupRows * kAttentionBlock);
   span_o = take(kAttentionPaddedRows * v_row);
   o = take(kAttentionPaddedRows * v_row);
-  keys = take(k_blocks ? kAttentionBlock * RoundUp(layout.dk, kKvBlock) : 0);
+  keys = take(layout.keys_in_rows() ? kAttentionBlock * RoundUp(layout.dk, kKvBlock) : 0);
   values = take(v_blocks ? kAttentionBlock * v_row : 0);
 }
 

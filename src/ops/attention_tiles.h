@@ -67,7 +67,7 @@ struct AttentionScratch {
   float* scores;     // [kAttentionGroupRows, 64]
   float* span_o;     // [P, v_row], sums of the span in hand
   float* o;          // [P, v_row], of the spans before it
-  float* keys;       // [4, dk, 16], K of blocks taken apart
+  float* keys;       // [4, dk, 16], K that lies by rows, woven
   float* values;     // [64, v_row], V of blocks taken apart
   size_t bytes = 0;  // of all
 

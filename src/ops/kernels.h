@@ -10,6 +10,7 @@
 #include "ops/attention.h"
 #include "ops/causal_conv.h"
 #include "ops/elementwise.h"
+#include "ops/index_scores.h"
 #include "ops/l2_norm.h"
 #include "ops/layer_norm.h"
 #include "ops/linear_attention.h"
@@ -41,6 +42,7 @@ namespace lockstep {
   X(argmax, Argmax)                  \
   X(quantize_row, QuantizeRow)       \
   X(kv_append, KvAppend)             \
+  X(index_scores, IndexScores)       \
   X(attention, Attention)            \
   X(attention_spans, AttentionSpans) \
   X(attention_merge, AttentionMerge) \

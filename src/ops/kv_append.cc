@@ -13,6 +13,7 @@ void KvAppendReference(const KvAppendTask& task, int64_t first, int64_t last, st
     for (int64_t g = 0; g < layout.kv_heads; ++g) {
       WriteKey(layout, task.k + t * task.k_stride + g * layout.dk,
                page + task.k_offset + g * layout.k_head_bytes(), at);
+      if (task.v == nullptr) continue;
       WriteValue(layout, task.v + t * task.v_stride + g * layout.dv,
                  page + task.v_offset + g * layout.v_head_bytes(), at);
     }

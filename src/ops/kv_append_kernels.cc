@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "ops/attention.h"
 #include "ops/row_lanes.h"
 
@@ -43,6 +45,7 @@ void KvAppend(const KvAppendTask& task, int64_t first, int64_t last, std::byte* 
   const KvKind k_kind = KvKindOf(*layout.k_type), v_kind = KvKindOf(*layout.v_type);
   const int64_t k_head_bytes = layout.k_head_bytes(), v_head_bytes = layout.v_head_bytes();
   const int64_t v_row_bytes = layout.v_row_bytes();
+  const int64_t k_row_bytes = layout.k_row_bytes(), k_bytes = layout.k_type->RowBytes(layout.dk);
   for (int64_t t = first; t < last; ++t) {
     const AttentionRow& row = task.rows[t];
     // Pages are read-only to attention, which shares the row's type; appending is what writes them.
@@ -55,12 +58,15 @@ void KvAppend(const KvAppendTask& task, int64_t first, int64_t last, std::byte* 
         WriteKey(layout, key, k_head, at);
       } else {
         EncodeRow(k_kind, key, layout.dk, scratch);
-        if (k_kind == KvKind::kF32) {
+        if (layout.keys_in_rows()) {
+          std::memcpy(k_head + at * k_row_bytes, scratch, static_cast<size_t>(k_bytes));
+        } else if (k_kind == KvKind::kF32) {
           Weave<float>(scratch, layout.dk, k_head, at);
         } else {
           Weave<uint16_t>(scratch, layout.dk, k_head, at);
         }
       }
+      if (task.v == nullptr) continue;
       const float* value = task.v + t * task.v_stride + g * layout.dv;
       std::byte* v_head = page + task.v_offset + g * v_head_bytes;
       if (v_kind == KvKind::kBlocks) {

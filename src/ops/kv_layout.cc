@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string_view>
 
 #include "base/checked.h"
@@ -61,21 +62,28 @@ bool IsKvType(const Format& format) { return FindKvType(format) != nullptr; }
 
 KvKind KvKindOf(const Format& format) { return FindKvType(format)->kind; }
 
+bool KvLayout::keys_in_rows() const { return values_in_keys || InBlocks(*k_type); }
+
+int64_t KvLayout::k_row_bytes() const {
+  return k_type->RowBytes(RoundUp(dk, InBlocks(*k_type) ? kKvBlock : 16));
+}
+
 int64_t KvLayout::k_head_bytes() const {
-  const int64_t row = InBlocks(*k_type) ? RoundUp(dk, kKvBlock) : dk;
-  return kPageTokens * k_type->RowBytes(row);
+  return page_entries() * (keys_in_rows() ? k_row_bytes() : k_type->RowBytes(dk));
 }
 
 int64_t KvLayout::v_row() const { return RoundUp(dv, InBlocks(*v_type) ? kKvBlock : 16); }
 
-int64_t KvLayout::v_row_bytes() const { return v_type->RowBytes(v_row()); }
+int64_t KvLayout::v_row_bytes() const {
+  return values_in_keys ? k_row_bytes() : v_type->RowBytes(v_row());
+}
 
-int64_t KvLayout::v_head_bytes() const { return kPageTokens * v_row_bytes(); }
+int64_t KvLayout::v_head_bytes() const { return page_entries() * v_row_bytes(); }
 
 void ReadKey(const KvLayout& layout, const std::byte* head, int64_t at, float* key) {
   const Format& type = *layout.k_type;
-  if (InBlocks(type)) {
-    DecodeRow(type, head + at * (layout.k_head_bytes() / kPageTokens), layout.dk, key);
+  if (layout.keys_in_rows()) {
+    DecodeRow(type, head + at * layout.k_row_bytes(), layout.dk, key);
     return;
   }
   for (int64_t d = 0; d < layout.dk; ++d)
@@ -84,8 +92,8 @@ void ReadKey(const KvLayout& layout, const std::byte* head, int64_t at, float* k
 
 void WriteKey(const KvLayout& layout, const float* key, std::byte* head, int64_t at) {
   const Format& type = *layout.k_type;
-  if (InBlocks(type)) {
-    EncodeRow(type, key, layout.dk, head + at * (layout.k_head_bytes() / kPageTokens));
+  if (layout.keys_in_rows()) {
+    EncodeRow(type, key, layout.dk, head + at * layout.k_row_bytes());
     return;
   }
   for (int64_t d = 0; d < layout.dk; ++d)
@@ -98,6 +106,36 @@ void ReadValue(const KvLayout& layout, const std::byte* head, int64_t at, float*
 
 void WriteValue(const KvLayout& layout, const float* value, std::byte* head, int64_t at) {
   EncodeRow(*layout.v_type, value, layout.dv, head + at * layout.v_row_bytes());
+}
+
+namespace {
+
+void CopyKey(const KvLayout& layout, const std::byte* from, int64_t from_at, std::byte* to,
+             int64_t to_at) {
+  if (layout.keys_in_rows()) {
+    const int64_t bytes = layout.k_row_bytes();
+    std::memcpy(to + to_at * bytes, from + from_at * bytes, static_cast<size_t>(bytes));
+    return;
+  }
+  const auto bytes = static_cast<size_t>(layout.k_type->block_bytes);
+  for (int64_t d = 0; d < layout.dk; ++d) {
+    std::memcpy(to + WovenOffset(layout, to_at, d), from + WovenOffset(layout, from_at, d), bytes);
+  }
+}
+
+}  // namespace
+
+void CopyPosition(const KvLayout& layout, const std::byte* from, KvPlace from_place,
+                  int64_t from_at, std::byte* to, KvPlace to_place, int64_t to_at) {
+  const int64_t row = layout.v_row_bytes();
+  for (int64_t g = 0; g < layout.kv_heads; ++g) {
+    const int64_t k_head = g * layout.k_head_bytes(), v_head = g * layout.v_head_bytes();
+    CopyKey(layout, from + from_place.k_offset + k_head, from_at, to + to_place.k_offset + k_head,
+            to_at);
+    if (layout.v_bytes() == 0) continue;
+    std::memcpy(to + to_place.v_offset + v_head + to_at * row,
+                from + from_place.v_offset + v_head + from_at * row, static_cast<size_t>(row));
+  }
 }
 
 }  // namespace lockstep

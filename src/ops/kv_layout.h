@@ -29,19 +29,32 @@ KvKind KvKindOf(const Format& format);
 //   K, blocks:        [g][64 positions][row of dk rounded up to 32]
 //   V, plain numbers: [g][64 positions][dv rounded up to 16]
 //   V, blocks:        [g][64 positions][row of dv rounded up to 32]
+// Latent attention's V is the first dv numbers of K, which then lies by rows, whatever its type:
+//   K with V in it:   [g][64 positions][row of dk rounded up to 16, or 32 for blocks]
 // Pages start zeroed; padding is written as zeros and never has a say.
 struct KvLayout {
   int64_t kv_heads = 0;
-  int64_t dk = 0, dv = 0;
+  int64_t dk = 0, dv = 0;  // dv 0: no V
   const Format* k_type = nullptr;
-  const Format* v_type = nullptr;
+  const Format* v_type = nullptr;  // with V in K: the type of K
+  bool values_in_keys = false;     // dv <= dk
+  // Positions that share one entry, where V is in K: 1, or a power of two. The entry of positions
+  // pool e .. pool e + pool - 1 lies in the page of the last one, at EntryAt().
+  int64_t pool = 1;
 
-  // Bytes of one KV head's part, and of all heads, in one page.
+  // Entries of a page, and where an entry lies.
+  int64_t page_entries() const { return pool < kPageTokens ? kPageTokens / pool : 1; }
+  int64_t EntryPage(int64_t entry) const { return (entry * pool + pool - 1) / kPageTokens; }
+  int64_t EntryAt(int64_t entry) const { return entry % page_entries(); }
+  bool keys_in_rows() const;
+  // Bytes of a row of K, where it lies by rows.
+  int64_t k_row_bytes() const;
+  // Bytes from one KV head's part of a page to the next, and of all heads.
   int64_t k_head_bytes() const;
   int64_t v_head_bytes() const;
   int64_t k_bytes() const { return kv_heads * k_head_bytes(); }
-  int64_t v_bytes() const { return kv_heads * v_head_bytes(); }
-  // Values in a row of V with its padding, and the row's bytes.
+  int64_t v_bytes() const { return values_in_keys ? 0 : kv_heads * v_head_bytes(); }
+  // Values in a row of V with its padding, and the bytes from one row to the next.
   int64_t v_row() const;
   int64_t v_row_bytes() const;
 };
@@ -55,5 +68,13 @@ void ReadValue(const KvLayout& layout, const std::byte* head, int64_t at,
 void WriteKey(const KvLayout& layout, const float* key, std::byte* head, int64_t at);  // key: [dk]
 void WriteValue(const KvLayout& layout, const float* value, std::byte* head,
                 int64_t at);  // value: [dv]
+
+// Copies one position's K and V of all KV heads as they are cached. `from` and `to`: pages with K
+// at k_offset and V at v_offset.
+struct KvPlace {
+  int64_t k_offset, v_offset;  // bytes from the page's begin
+};
+void CopyPosition(const KvLayout& layout, const std::byte* from, KvPlace from_place,
+                  int64_t from_at, std::byte* to, KvPlace to_place, int64_t to_at);
 
 }  // namespace lockstep

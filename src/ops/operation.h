@@ -26,7 +26,7 @@ enum class OperandKind {
   kRows,       // f32 [t, ...], computed
   kQuantized,  // the same in 8-bit codes (QuantizedRows)
   kMatrix,     // a weight [n, k] packed for multiplication
-  kExperts,    // a weight [e, n, k], each expert's matrix packed for multiplication
+  kExperts,    // a weight [e, n, k], each expert's (or head's) matrix packed for multiplication
   kVector,     // a weight [n] as f32
   kTable,      // a weight [v, n] read by rows, as the file stores it
   kState,      // cached K or V of one layer, or its recurrent state

@@ -391,18 +391,20 @@ class Linear final : public Operation {
 
 class KvAppend final : public Operation {
  public:
+  explicit KvAppend(size_t parts) : parts_(parts) {}
   std::string_view name() const override { return "kv_append"; }
-  std::string_view rule() const override { return kKvAppendRule; }
+  std::string_view rule() const override { return parts_ == 2 ? kKvAppendRule : kKvAppendKeysRule; }
   OperandKind operand(size_t i) const override {
-    return i < 2 ? OperandKind::kRows : OperandKind::kState;
+    return i < parts_ ? OperandKind::kRows : OperandKind::kState;
   }
   bool writes_state() const override { return true; }
   Split split() const override { return Split::kTokens; }
   // One head's row, padded: heads are at most 1024 wide.
   size_t scratch_bytes(std::span<const Operand>, int64_t) const override { return 8192; }
   void Run(const StepContext& step) const override {
-    const StateView& state = std::get<StateView>(step.in[2]);
-    const Rows &k = step.in_rows(0), &v = step.in_rows(1);
+    const StateView& state = std::get<StateView>(step.in[parts_]);
+    const Rows& k = step.in_rows(0);
+    const Rows v = parts_ == 2 ? step.in_rows(1) : Rows{};
     const KvAppendTask task{*state.layout, state.k_offset, state.v_offset, k.data,
                             k.width,       v.data,         v.width,        step.rows.places.data(),
                             step.tokens()};
@@ -414,6 +416,9 @@ class KvAppend final : public Operation {
       step.faults->Report(step.row_index[static_cast<size_t>(t)], step.step);
     }
   }
+
+ private:
+  size_t parts_;  // K and V, or K alone
 };
 
 class Attention final : public Operation {
@@ -497,7 +502,8 @@ OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table) {
 OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d) {
   return std::make_shared<Rope>(pairing, n_rot, d);
 }
-OperationPtr MakeKvAppend() { return std::make_shared<KvAppend>(); }
+OperationPtr MakeKvAppend() { return std::make_shared<KvAppend>(2); }
+OperationPtr MakeKvAppendKeys() { return std::make_shared<KvAppend>(1); }
 OperationPtr MakeAttention(const AttentionSettings& settings) {
   return std::make_shared<Attention>(settings);
 }

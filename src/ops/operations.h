@@ -47,6 +47,8 @@ OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table);
 enum class RopePairing { kHalves, kPairs };
 OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d);
 OperationPtr MakeKvAppend();
+// Keys alone, where there is no V, or where it is in K.
+OperationPtr MakeKvAppendKeys();
 
 struct AttentionSettings {
   float scale = 1;

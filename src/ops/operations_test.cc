@@ -6,6 +6,12 @@
 #include <limits>
 #include <set>
 
+#include "ops/concat.h"
+#include "ops/gathered_attention.h"
+#include "ops/head_linear.h"
+#include "ops/repeat.h"
+#include "ops/select_keys.h"
+
 namespace lockstep {
 namespace {
 
@@ -46,7 +52,21 @@ std::vector<OperationRow> Operations() {
       {MakeRopeAngles(std::make_shared<const RopeTable>(rope)), {{T}}, {{T, D}}},
       {MakeRope(RopePairing::kHalves, 8, 8), {{T, G, R, D}, {T, D}}, {{T, G, R, D}}},
       {MakeKvAppend(), {{T, G, D}, {T, G, D}, state, state}, {}},
+      {MakeKvAppendKeys(), {{T, G, D}, state}, {}},
+      {MakeHeadLinear(), {{T, G, R, D}, {R, {'d', 24, 1}, D}}, {{T, G, R, {'d', 24, 1}}}},
+      {MakeGroupedLinear(), {{T, G, R, D}, {G, {'n', 5, 1}, {'k', 24, 1}}}, {{T, G, {'n', 5, 1}}}},
+      {MakeRepeat(4, 8), {{T, D}}, {{T, {'g', 4, 1}, D}}},
+      {MakeRepeat(4, 8), {{T, {'g', 1, 1}, D}}, {{T, {'g', 4, 1}, D}}},
+      {MakeConcat(8, 4), {{T, G, D}, {T, G, {'d', 4}}}, {{T, G, {'d', 12, 12}}}},
       {MakeAttention({}), {{T, G, R, D}, state, state}, {{T, G, R, D}}},
+      {MakeSelectKeys({.top_k = 4}), {{T, R, D}, {T, R}, {S, {'g', 1}, D}}, {{T, {'s', 4, 4}}}},
+      {MakeSelectKeys({.top_k = 2, .pool = 4, .weighted = false}), {{T, R, D}, {S, {'g', 1}, D}}, {{T, {'s', 11, 11}}}},
+      {MakeGatheredAttention({.positions_selected = true, .most_rows = 4}),
+       {{T, G, R, D}, state, state, {T, {'s', 4}}},
+       {{T, G, R, D}}},
+      {MakeGatheredAttention({.attention = sinks, .with_entries = true, .entries_selected = true, .most_rows = 4}),
+       {{T, G, R, D}, state, state, state, {T, {'s', 4}}, {G, R}},
+       {{T, G, R, D}}},
       {MakeAttention(sinks), {{T, G, R, D}, state, state, {G, R}}, {{T, G, R, D}}},
       {MakeCausalConv({}), {rows, {K, taps}, {past, K}}, {rows}},
       {MakeCausalConv({.bias = true}), {rows, {K, taps}, {K}, {past, K}}, {rows}},

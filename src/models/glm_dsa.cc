@@ -1,0 +1,20 @@
+// GLM-5 (Zhipu AI 2026): as DeepSeek-V3.2, but its indexers rotate neighbouring pairs, and layers may see what an earlier layer's selected.
+#include "models/latent_attention.h"
+
+namespace lockstep {
+
+Graph BuildGlmDsa(const ModelSource& source) {
+  DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kPairs);
+  const LatentAttentionSpec latent = ReadLatentAttention(source, spec);
+  std::vector<bool> own(spec.layers.size(), true);
+  constexpr std::string_view kTypes = "attention.indexer.types";
+  if (source.metadata().Find(source.Key(kTypes))) {
+    const auto listed = source.metadata().RequiredArray<bool>(source.Key(kTypes), GgufLength::AtLeast(own.size()));
+    own.assign(listed.begin(), listed.begin() + std::ssize(own));
+  }
+  if (!own[0]) source.Refuse(kTypes, "expected an indexer in the first layer, found none");
+  UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kPairs), own);
+  return BuildDecoder(source, spec);
+}
+
+}  // namespace lockstep

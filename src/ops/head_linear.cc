@@ -1,0 +1,69 @@
+#include "ops/head_linear.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+
+namespace lockstep {
+namespace {
+
+class HeadLinear final : public Operation {
+ public:
+  HeadLinear(std::string_view name, std::string_view rule) : name_(name), rule_(rule) {}
+  std::string_view name() const override { return name_; }
+  std::string_view rule() const override { return rule_; }
+  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kExperts; }
+  std::vector<size_t> multiplied_by(size_t i) const override {
+    return i == 0 ? std::vector<size_t>{1} : std::vector<size_t>{};
+  }
+  // Runs of panels, which no head shares with another.
+  Split split() const override { return Split::kOwn; }
+  size_t scratch_bytes(std::span<const Operand>, int64_t) const override { return kMatMulScratchBytes; }
+  void Run(const StepContext& step) const override {
+    const Experts heads = std::get<Experts>(step.in[1]);
+    const int64_t panels = heads[0].panels();
+    const WorkRange share = step.Share(std::ssize(heads) * panels);
+    for (int64_t first = share.begin; first < share.end;) {
+      const int64_t head = first / panels, end = std::min(share.end, (head + 1) * panels);
+      const PackedMatrix& w = heads[static_cast<size_t>(head)];
+      MatMulTask task = TaskOf(step, w, head);
+      task.panel_begin = first - head * panels;
+      task.panel_end = end - head * panels;
+      step.kernels.matmul(task);
+      first = end;
+    }
+  }
+
+ private:
+  static MatMulTask TaskOf(const StepContext& step, const PackedMatrix& w, int64_t head) {
+    MatMulTask task{};
+    task.w = &w;
+    task.tokens = step.tokens();
+    task.y = step.out_rows().data + head * w.n;
+    task.y_stride = step.out_rows().width;
+    task.scratch = step.scratch.data();
+    if (!w.quantized()) {
+      task.x = step.in_rows(0).data + head * w.k;
+      task.x_stride = step.in_rows(0).width;
+      return task;
+    }
+    const QuantizedRows& all = std::get<QuantizedRows>(step.in[0]);
+    const int64_t block = head * w.k / kBlockK;
+    task.q = {all.codes + head * w.k,
+              all.scales + block,
+              all.minus_sums + 3 * block,
+              all.scaled_sums + 3 * block,
+              all.k,
+              all.stride};
+    return task;
+  }
+
+  std::string_view name_, rule_;
+};
+
+}  // namespace
+
+OperationPtr MakeHeadLinear() { return std::make_shared<HeadLinear>("head_linear", kHeadLinearRule); }
+OperationPtr MakeGroupedLinear() { return std::make_shared<HeadLinear>("grouped_linear", kGroupedLinearRule); }
+
+}  // namespace lockstep
