@@ -81,9 +81,34 @@ void Fill(TinyTensor& tensor, uint64_t seed) {
   Random random(SeedOf(tensor.name, seed));
   const bool vector = tensor.dims.size() == 1;
   const bool norm = tensor.name.ends_with("norm.weight");
+  const bool decay = tensor.name.ends_with("ssm_a");
   const float scale = vector ? 0.3f : std::sqrt(3 / static_cast<float>(tensor.dims[0]));
   tensor.values.resize(count);
-  for (float& value : tensor.values) value = (norm ? 1.f : 0.f) + scale * random.Next();
+  for (float& value : tensor.values) value = (norm ? 1.f : decay ? -0.5f : 0.f) + scale * random.Next();
+}
+
+// Sizes of a delta network: two key heads, four value heads.
+constexpr int64_t kKeyHeads = 2, kValueHeads = 4, kStateWidth = 16, kConvTaps = 4;
+
+using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
+
+void AddDeltaNet(int64_t width, const AddTensor& add) {
+  const int64_t keys = kKeyHeads * kStateWidth, values = kValueHeads * kStateWidth;
+  add("attn_qkv.weight", {width, 2 * keys + values});
+  add("attn_gate.weight", {width, values});
+  add("ssm_conv1d.weight", {kConvTaps, 2 * keys + values});
+  add("ssm_beta.weight", {width, kValueHeads});
+  add("ssm_alpha.weight", {width, kValueHeads});
+  add("ssm_dt.bias", {kValueHeads});
+  add("ssm_a", {kValueHeads});
+  add("ssm_norm.weight", {kStateWidth});
+  add("ssm_out.weight", {values, width});
+}
+
+void AddShortConv(int64_t width, const AddTensor& add) {
+  add("shortconv.in_proj.weight", {width, 3 * width});
+  add("shortconv.conv.weight", {kConvTaps, width});
+  add("shortconv.out_proj.weight", {width, width});
 }
 
 void SetLatent(TinyOptions& options) {
@@ -109,8 +134,6 @@ void AddLatentKeys(const TinyOptions& o, TinyModel& model) {
     if (count != 0) model.key(name) = static_cast<uint32_t>(count);
   }
 }
-
-using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
 
 // The tensors of one layer's latent attention but its output projection.
 void AddLatentTensors(const TinyOptions& o, const AddTensor& add) {
@@ -147,6 +170,8 @@ TinyOptions WindowedOptions() {
   return options;
 }
 
+TinyOptions HybridOptions() { return OptionsFor("qwen35"); }
+
 TinyOptions OptionsFor(std::string_view architecture) {
   TinyOptions options;
   options.architecture = architecture;
@@ -169,6 +194,15 @@ TinyOptions OptionsFor(std::string_view architecture) {
     options.index_heads = 8, options.index_dim = 32, options.index_top = 5;
   } else if (architecture == "qwen3") {
     options.qk_norm = true;
+  } else if (architecture == "lfm2") {
+    options.mixer = TinyOptions::Mixer::kShortConv;
+    options.qk_norm = true;
+    options.layers = 3;
+  } else if (architecture == "qwen35") {
+    options.mixer = TinyOptions::Mixer::kDeltaNet;
+    options.qk_norm = true;
+    options.gated_queries = true;
+    options.layers = 3;
   } else {
     options.biases = true;
   }
@@ -189,6 +223,20 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   key("attention.layer_norm_rms_epsilon") = 1e-5f;
   if (o.window != 0) key("attention.sliding_window") = count(o.window);
   if (o.kv_rank != 0) AddLatentKeys(o, *this);
+  if (o.mixer == TinyOptions::Mixer::kShortConv) {
+    std::vector<int32_t> kv_heads;
+    for (int64_t i = 0; i < o.layers; ++i)
+      kv_heads.push_back(i % 2 == 0 ? 0 : static_cast<int32_t>(o.kv_heads));
+    key("attention.head_count_kv") = kv_heads;
+    key("shortconv.l_cache") = count(kConvTaps);
+  } else if (o.mixer == TinyOptions::Mixer::kDeltaNet) {
+    key("full_attention_interval") = uint32_t{2};
+    key("ssm.group_count") = count(kKeyHeads);
+    key("ssm.time_step_rank") = count(kValueHeads);
+    key("ssm.state_size") = count(kStateWidth);
+    key("ssm.inner_size") = count(kValueHeads * kStateWidth);
+    key("ssm.conv_kernel") = count(kConvTaps);
+  }
   AddTokenizer(o.vocab, keys);
 
   auto add = [&](std::string name, std::vector<int64_t> dims) {
@@ -212,26 +260,32 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     norm("ffn_norm", o.width);
     if (o.post_norms) norm("post_attention_norm", o.width);
     if (o.post_norms) norm("post_ffw_norm", o.width);
-    if (o.qk_norm) norm("attn_q_norm", o.head_dim);
-    if (o.qk_norm) norm("attn_k_norm", o.head_dim);
-    if (o.kv_rank != 0) {
-      AddLatentTensors(o, [&](const std::string& name, std::vector<int64_t> dims) {
-        add(block + name, std::move(dims));
-      });
-      project("ffn_gate", o.width, o.ff_width);
-      project("ffn_up", o.width, o.ff_width);
-    } else if (o.fused) {
-      project("attn_qkv", o.width, q + 2 * kv);
+    if (o.fused) {
       project("ffn_up", o.width, 2 * o.ff_width);
     } else {
-      project("attn_q", o.width, q);
-      project("attn_k", o.width, kv);
-      project("attn_v", o.width, kv);
       project("ffn_gate", o.width, o.ff_width);
       project("ffn_up", o.width, o.ff_width);
     }
-    project("attn_output", q, o.width);
     project("ffn_down", o.ff_width, o.width);
+    auto add_here = [&](const std::string& name, std::vector<int64_t> dims) {
+      add(block + name, std::move(dims));
+    };
+    if (o.mixer != TinyOptions::Mixer::kAttention && i % 2 == 0) {
+      (o.mixer == TinyOptions::Mixer::kShortConv ? AddShortConv : AddDeltaNet)(o.width, add_here);
+      continue;
+    }
+    if (o.qk_norm) norm("attn_q_norm", o.head_dim);
+    if (o.qk_norm) norm("attn_k_norm", o.head_dim);
+    if (o.kv_rank != 0) {
+      AddLatentTensors(o, add_here);
+    } else if (o.fused) {
+      project("attn_qkv", o.width, q + 2 * kv);
+    } else {
+      project("attn_q", o.width, o.gated_queries ? 2 * q : q);
+      project("attn_k", o.width, kv);
+      project("attn_v", o.width, kv);
+    }
+    project("attn_output", q, o.width);
   }
 }
 

@@ -34,8 +34,16 @@ struct TinyOptions {
   int64_t q_rank = 0, kv_rank = 0, rope = 0, dv = 0;
   bool kv_together = false;                           // attn_kv_b instead of attn_k_b and attn_v_b
   int64_t index_heads = 0, index_dim = 0, index_top = 0;  // of an indexer in each layer
+  // All layers but each second have this in place of attention.
+  enum class Mixer { kAttention, kShortConv, kDeltaNet };
+  Mixer mixer = Mixer::kAttention;
+  bool gated_queries = false;  // attn_q has a gate beside each head's query
   uint64_t seed = 1;
 };
+
+// F3: a hybrid of gated delta networks, short convolutions before them, and attention.
+TinyOptions HybridOptions();
+
 
 // F2: one KV head, every second layer windowed to 8 positions.
 TinyOptions WindowedOptions();

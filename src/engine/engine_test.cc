@@ -130,6 +130,15 @@ const std::string& Windowed() {
   return path;
 }
 
+const std::string& Hybrid() {
+  static const TempFolder folder;
+  static const std::string path = [] {
+    TinyModel(HybridOptions()).Write(folder / "hybrid.gguf");
+    return folder / "hybrid.gguf";
+  }();
+  return path;
+}
+
 class EngineBits : public testing::TestWithParam<const std::string& (*)()> {
  protected:
   // Each alone in an engine of one thread, nothing cached.
@@ -236,8 +245,58 @@ TEST_P(EngineBits, HoldUnderRequestsFromManyClients) {
   EXPECT_GT(cancelled, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EngineBits, testing::Values(&Dense, &Windowed),
-                         [](const auto& info) { return info.index == 0 ? "Dense" : "Windowed"; });
+std::string NameOfModel(const testing::TestParamInfo<const std::string& (*)()>& info) {
+  constexpr const char* kNames[] = {"Dense", "Windowed", "Hybrid"};
+  return kNames[info.index];
+}
+INSTANTIATE_TEST_SUITE_P(Models, EngineBits, testing::Values(&Dense, &Windowed, &Hybrid),
+                         NameOfModel);
+
+std::vector<int32_t> Joined(std::vector<int32_t> a, const std::vector<int32_t>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Recurrent states are at hand at the end of a prompt, where a prompt left another's pages, and at the end of an answer.
+TEST(RecurrentPrefixes, GoOnFromTheSnapshotsThatAreLikelyToBeOfUse) {
+  Engine engine(Load(Hybrid(), 512, 2)), cold(Load(Hybrid(), 512, 1));
+  auto cached = [&](const std::vector<int32_t>& prompt, int64_t tokens = 4) {
+    RequestOptions options = Greedy(prompt, tokens);
+    const Answer answer = Ask(engine, options);
+    options.cache_prompt = false;
+    ExpectSame(answer, Ask(cold, options));
+    return answer.summary.cached_tokens;
+  };
+  const std::vector<int32_t> common = RandomPrompt(1, 130);
+  const std::vector<int32_t> first = Joined(common, RandomPrompt(2, 70));
+  EXPECT_EQ(cached(first), 0);
+  EXPECT_EQ(cached(first), 192);
+  // Another that shares 128 tokens finds their pages but no state; the third does.
+  EXPECT_EQ(cached(Joined(common, RandomPrompt(3, 70))), 0);
+  EXPECT_EQ(cached(Joined(common, RandomPrompt(4, 70))), 128);
+  // A conversation goes on from its last answer.
+  const std::vector<int32_t> prompt = RandomPrompt(9, 40);
+  const Answer answer = Ask(engine, Greedy(prompt, 100));
+  const std::vector<int32_t> turn = Joined(Joined(prompt, answer.tokens), RandomPrompt(10, 20));
+  EXPECT_EQ(cached(turn), 128);
+}
+
+TEST(RecurrentPrefixes, AreProcessedAgainWithoutSnapshots) {
+  LoadOptions load = Load(Hybrid());
+  load.snapshots = 0;
+  Engine engine(load);
+  const RequestOptions request = Greedy(RandomPrompt(5, 129), 10);
+  const Answer first = Ask(engine, request), second = Ask(engine, request);
+  EXPECT_EQ(second.summary.cached_tokens, 0);
+  ExpectSame(second, first);
+}
+
+TEST(RecurrentPrefixes, CountWithTheMemoryOfTheModel) {
+  LoadOptions load = Load(Hybrid());
+  load.snapshots = int64_t{1} << 20;
+  load.memory_limit = int64_t{1} << 30;
+  EXPECT_THROW(Engine{load}, Error);
+}
 
 // B103
 TEST(Engine, GivesOneSeedOneAnswer) {

@@ -24,7 +24,10 @@ std::vector<int32_t> SomeTokens(int64_t count) {
 
 class EvaluatorTest : public ::testing::Test {
  protected:
-  EvaluatorTest() : path_(folder_ / "tiny.gguf") { TinyModel(WindowedOptions()).Write(path_); }
+  EvaluatorTest() : EvaluatorTest(WindowedOptions()) {}
+  explicit EvaluatorTest(const TinyOptions& options) : path_(folder_ / "tiny.gguf") {
+    TinyModel(options).Write(path_);
+  }
 
   std::unique_ptr<Model> Open(int64_t micro_batch = 512, bool hidden = false) const {
     LoadOptions options;
@@ -59,7 +62,12 @@ bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-TEST_F(EvaluatorTest, ChunksChangeNoBit) {
+class EvaluatorBits : public EvaluatorTest, public testing::WithParamInterface<const char*> {
+ protected:
+  EvaluatorBits() : EvaluatorTest(OptionsFor(GetParam())) {}
+};
+
+TEST_P(EvaluatorBits, DoNotDependOnChunks) {
   const std::vector<int32_t> tokens = SomeTokens(kTokens);
   const auto model = Open();
   Evaluator whole(*model);
@@ -85,7 +93,7 @@ TEST_F(EvaluatorTest, HandsOutTheWantedRowsOnly) {
   }
 }
 
-TEST_F(EvaluatorTest, GoesOnAtADepthAndForgetsWhatItIsTold) {
+TEST_P(EvaluatorBits, AreThoseOfAFreshRunAfterRewinding) {
   const std::vector<int32_t> tokens = SomeTokens(kTokens);
   const auto model = Open();
   Evaluator evaluator(*model);
@@ -104,6 +112,9 @@ TEST_F(EvaluatorTest, GoesOnAtADepthAndForgetsWhatItIsTold) {
   evaluator.Rewind(10);
   EXPECT_TRUE(SameBits(Logits(evaluator, std::span(tokens).subspan(10)), after(10)));
 }
+
+// A window, recurrent states of two kinds.
+INSTANTIATE_TEST_SUITE_P(Models, EvaluatorBits, testing::Values("gemma2", "lfm2", "qwen35"));
 
 TEST_F(EvaluatorTest, HiddenStatesHaveEveryLayerAndTheWidth) {
   const auto model = Open(512, true);

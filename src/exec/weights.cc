@@ -71,13 +71,29 @@ std::vector<WeightUse> FindExperts(const GgufFile& file, ValueId id, const Value
   return uses;
 }
 
+// A vector is one row of its file's tensor or has any of its last axes in each of several; a part of a fused one is counted in such
+// rows, or in the numbers of the only one. Returns how many numbers a row so counted has.
+int64_t ExpectVector(const GgufFile& file, const GgufTensor& tensor, const Value& value) {
+  const int64_t elements = Elements(value.shape), file_rows = value.source.file_rows;
+  if (tensor.rows() == 1) {
+    ExpectRows(file, tensor, file_rows != 0 ? file_rows : elements, 1);
+    return 1;
+  }
+  const auto found = static_cast<int64_t>(tensor.dims[0]);
+  int64_t width = 1;
+  for (size_t i = value.shape.rank(); i-- > 0 && width < found;) width *= value.shape[i].size;
+  if (width != found) width = value.shape[value.shape.rank() - 1].size;
+  ExpectRows(file, tensor, width, file_rows != 0 ? file_rows : elements / width);
+  return width;
+}
+
 std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, const Node& node,
                                   size_t operand, OperandKind kind) {
   const ValueId id = node.inputs[operand];
   const Value& value = graph.value(id);
   if (kind == OperandKind::kExperts) return FindExperts(file, id, value);
   const GgufTensor tensor = file.RequireTensor(value.source.tensor);
-  const int64_t elements = Elements(value.shape), last = value.shape[value.shape.rank() - 1].size;
+  const int64_t elements = Elements(value.shape);
   WeightUse use{id,
                 kind,
                 tensor,
@@ -88,15 +104,7 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
   use.rows = elements / use.width;
   use.format = &use.in_file().held();
   if (kind == OperandKind::kVector) {
-    // A part of a fused bias: the file's vector is its only row, the part a run of its numbers. Files may keep the axes of a bias
-    // of experts.
-    const bool whole = value.source.file_rows == 0;
-    const bool by_rows = whole && tensor.rows() != 1;
-    ExpectRows(file, tensor,
-               !whole    ? value.source.file_rows
-               : by_rows ? last
-                         : elements,
-               by_rows ? elements / last : 1);
+    use.source.row_begin *= ExpectVector(file, tensor, value);
   } else {
     const auto [rows, width] = use.in_file().file_shape();
     ExpectRows(file, tensor, width, rows);

@@ -15,7 +15,8 @@ ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   const Axis g{'g', spec.kv_heads, 1}, r{'r', spec.heads / spec.kv_heads, 1}, dk{'d', spec.dk, spec.dk}, dv{'d', spec.dv, spec.dv};
   const int64_t q_rows = spec.heads * spec.dk, k_rows = spec.kv_heads * spec.dk, v_rows = spec.kv_heads * spec.dv;
   const int64_t rows = q_rows + k_rows + v_rows;
-  ValueId q = parts.Project("q", x, "attn_q", {g, r, dk}, {"attn_qkv", 0, rows});
+  const Fused queries = spec.gate_in_query ? Fused{"attn_q", 0, 2 * q_rows, spec.dk, 2 * spec.dk} : Fused{"attn_qkv", 0, rows};
+  ValueId q = parts.Project("q", x, spec.gate_in_query ? "" : "attn_q", {g, r, dk}, queries);
   ValueId k = parts.Project("k", x, "attn_k", {g, dk}, {"attn_qkv", q_rows, rows});
   const ValueId v = parts.Project("v", x, "attn_v", {g, dv}, {"attn_qkv", q_rows + k_rows, rows});
   if (spec.qk_norm != AttentionSpec::QkNorm::kNone) {
@@ -37,7 +38,11 @@ ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   settings.scale = Scale(spec);
   settings.soft_cap = spec.soft_cap;
   settings.window = spec.window;
-  const ValueId heads = parts.Apply("heads", MakeAttention(settings), {q, state, state + 1});
+  ValueId heads = parts.Apply("heads", MakeAttention(settings), {q, state, state + 1});
+  if (spec.gate_in_query) {
+    const ValueId gate = parts.Project("gate", x, "", {g, r, dk}, {"attn_q", spec.dk, 2 * q_rows, spec.dk, 2 * spec.dk});
+    heads = parts.Apply("heads_gated", MakeActivateGated({Activation::kSigmoid}), {gate, heads});
+  }
   return parts.ProjectBack("attn", heads, "attn_output", {g, r, dv}, spec.dv);
 }
 

@@ -21,6 +21,7 @@ struct AttentionSpec {
     kAll,   // all heads at once, weights of [g, r, d] and [g, d]
   };
   QkNorm qk_norm = QkNorm::kNone;
+  bool gate_in_query = false;  // attn_q has for each head its query and then a gate, by whose sigmoid the head's result is multiplied
   float temperature_beta = 0;  // query scale by position (MakePositionScale), 0: none
   int64_t temperature_length = 0;
 };

@@ -75,6 +75,14 @@ std::vector<int64_t> ReadFeedForwardWidths(const ModelSource& source, int64_t la
   return source.OptionalCountPerLayer("feed_forward_length", layers).value_or(std::vector<int64_t>(static_cast<size_t>(layers)));
 }
 
+// Layers without KV heads are those of another mixer.
+void ExpectKeyHeads(const ModelSource& source, const DecoderSpec& spec) {
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    if (spec.layers[i].mixer || spec.layers[i].attention.kv_heads != 0) continue;
+    source.Refuse("attention.head_count_kv", fmt::format("expected at least 1 in layer {}, found 0", i));
+  }
+}
+
 // Both kinds of norm have a key of their own.
 void ReadNorm(const ModelSource& source, NormSpec& norm) {
   const auto rms = source.OptionalFloat("attention.layer_norm_rms_epsilon");
@@ -147,7 +155,7 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   spec.vocab = source.RowCount("token_embd.weight");
   const int64_t layers = ReadLayerCount(source);
   const auto heads = source.CountPerLayer("attention.head_count", layers);
-  const auto kv_heads = source.OptionalCountPerLayer("attention.head_count_kv", layers, 1).value_or(heads);
+  const auto kv_heads = source.OptionalCountPerLayer("attention.head_count_kv", layers).value_or(heads);
   const auto ff_widths = ReadFeedForwardWidths(source, layers);
   const int64_t dk = source.OptionalCount("attention.key_length").value_or(spec.width / heads[0]);
   const int64_t dv = source.OptionalCount("attention.value_length").value_or(dk);
@@ -161,7 +169,7 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   attention.scale = source.FloatOr("attention.scale", 0);
   attention.soft_cap = source.FloatOr("attn_logit_softcapping", 0);
   for (int64_t i = 0; i < layers; ++i) {
-    if (heads[i] % kv_heads[i] != 0) {
+    if (kv_heads[i] != 0 && heads[i] % kv_heads[i] != 0) {
       source.Refuse("attention.head_count", fmt::format("expected a multiple of the {} KV heads of layer {}, found {}",
                                                         kv_heads[i], i, heads[i]));
     }
@@ -181,6 +189,7 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
 
 Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) {
   ExpectExpertsHeeded(source, spec);
+  ExpectKeyHeads(source, spec);
   Parts parts(source, spec.width, spec.vocab, spec.norm);
   const ValueId embedding = parts.build().Weight({"token_embd.weight"}, {parts.Vocab(), parts.Width()});
   ValueId x = parts.Apply("embed", MakeEmbed(spec.embedding_scale), {parts.build().tokens(), embedding});
@@ -192,7 +201,7 @@ Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) {
     parts.build().MarkHidden(x);
   }
   parts.build().SetLayer(-1);
-  x = parts.Norm("final_norm", x, "output_norm");
+  x = parts.Norm("final_norm", x, spec.final_norm);
   return parts.build().Finish(x, BuildLogits(parts, spec, x, embedding));
 }
 

@@ -38,6 +38,7 @@ struct DecoderSpec {
 
   bool pre_norms = true;    // norms before attention and feed-forward: attn_norm, ffn_norm
   bool post_norms = false;  // norms after them: post_attention_norm, post_ffw_norm
+  std::string_view final_norm = "output_norm";  // its tensor
   bool parallel = false;    // both branches see the same norm of the same stream
 };
 

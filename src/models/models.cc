@@ -12,12 +12,14 @@ namespace lockstep {
   X(Gemma3, "gemma3")                     \
   X(GlmDsa, "glm-dsa")                    \
   X(Granite, "granite")                   \
+  X(Lfm2, "lfm2")                         \
   X(Llama, "llama")                       \
   X(Mistral3, "mistral3")                 \
   X(Deepseek2, "mistral4")                \
   X(Phi3, "phi3")                         \
   X(Qwen2, "qwen2")                       \
-  X(Qwen3, "qwen3")
+  X(Qwen3, "qwen3")                       \
+  X(Qwen35, "qwen35")
 
 #define LOCKSTEP_DECLARE(function, name) Graph Build##function(const ModelSource& source);
 LOCKSTEP_FOR_EACH_ARCHITECTURE(LOCKSTEP_DECLARE)

@@ -12,6 +12,8 @@ std::string Parts::Tensor(std::string_view name, std::string_view kind) const {
   return fmt::format("blk.{}.{}.{}", build_.layer(), name, kind);
 }
 
+std::string Parts::BareTensor(std::string_view name) const { return fmt::format("blk.{}.{}", build_.layer(), name); }
+
 size_t Parts::AddRope(const RopeSpec& rope) {
   std::shared_ptr<const RopeTable> table;
   try {
@@ -47,9 +49,9 @@ ValueId Parts::Norm(std::string_view name, ValueId x, std::string_view tensor, c
 
 ValueId Parts::Project(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, const Fused& fused) {
   WeightSource weight{Tensor(tensor)}, bias{Tensor(tensor, "bias")};
-  if (!fused.tensor.empty() && !Has(tensor) && Has(fused.tensor)) {
-    weight = {Tensor(fused.tensor), fused.row, fused.rows};
-    bias = {Tensor(fused.tensor, "bias"), fused.row, fused.rows};
+  if (tensor.empty() || (!fused.tensor.empty() && !Has(tensor) && Has(fused.tensor))) {
+    weight = {Tensor(fused.tensor), fused.row, fused.rows, fused.run_rows, fused.run_stride};
+    bias = {Tensor(fused.tensor, "bias"), fused.row, fused.rows, fused.run_rows, fused.run_stride};
   }
   Shape matrix, vector;
   for (const Axis& axis : axes) matrix.Append(axis), vector.Append(axis);

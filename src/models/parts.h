@@ -23,11 +23,13 @@ struct RopeSpec {
   RopePairing pairing = RopePairing::kHalves;
 };
 
-// A weight of the layer at hand that may be a run of rows of a fused tensor.
+// A weight of the layer at hand that may be a run of rows of a fused tensor, or many runs where heads are woven (WeightSource).
 struct Fused {
   std::string_view tensor = {};  // "attn_qkv"; empty: never fused
   int64_t row = 0;               // first of the weight's rows in it
   int64_t rows = 0;              // of the whole tensor
+  int64_t run_rows = 0;          // of each of several runs, 0: one run
+  int64_t run_stride = 0;
 };
 
 class Parts {
@@ -44,6 +46,8 @@ class Parts {
 
   // "blk.3.attn_q.weight" of the layer at hand, and whether the file has it.
   std::string Tensor(std::string_view name, std::string_view kind = "weight") const;
+  // "blk.3.ssm_a": of the few tensors that are no one's weight or bias.
+  std::string BareTensor(std::string_view name) const;
   bool Has(std::string_view name, std::string_view kind = "weight") const { return source_.HasTensor(Tensor(name, kind)); }
 
   // Angles of a rope, for all layers; the index that layers name it by. Must be called outside layers.
@@ -63,6 +67,7 @@ class Parts {
   ValueId Norm(std::string_view name, ValueId x, std::string_view tensor, const Shape& axes, const NormSpec& norm);
 
   // A projection of x [t, k] to `axes`, from the layer's `tensor` or from the rows of a fused one, with its bias where the file has one.
+  // Without a name of its own (empty) the weight is always in the fused tensor.
   ValueId Project(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, const Fused& fused = {});
   // A projection of x [t, axes] back to the model's width. A plan may cut the axes at multiples of `unit` (numbers, 0: it may not).
   ValueId ProjectBack(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, int64_t unit);
