@@ -33,17 +33,6 @@ ValueId BuildLayer(Parts& parts, const DecoderSpec& spec, const LayerSpec& layer
   return layer.after ? layer.after(parts, x2) : x2;
 }
 
-ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding) {
-  const Shape head_shape{parts.Vocab(), parts.Width()};
-  const ValueId head = parts.Has("output") ? parts.build().Weight({"output.weight"}, head_shape) : embedding;
-  ValueId logits = parts.Apply("logits", MakeLinear(0), {x, head});
-  if (parts.Has("output", "bias")) {
-    logits = parts.Apply("logits_biased", MakeAddBias(), {logits, parts.build().Weight({"output.bias"}, {parts.Vocab()})});
-  }
-  logits = parts.Scale("logits_scaled", logits, spec.logit_scale);
-  return spec.logit_cap == 0 ? logits : parts.Apply("logits_capped", MakeSoftCap(spec.logit_cap), {logits});
-}
-
 // Far above any model; what is made of layers grows with the square of their number.
 constexpr uint64_t kMostLayers = 1024;
 
@@ -94,6 +83,17 @@ void ReadNorm(const ModelSource& source, NormSpec& norm) {
 }
 
 }  // namespace
+
+ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding) {
+  const Shape head_shape{parts.Vocab(), parts.Width()};
+  const ValueId head = parts.Has("output") ? parts.build().Weight({"output.weight"}, head_shape) : embedding;
+  ValueId logits = parts.Apply("logits", MakeLinear(0), {x, head});
+  if (parts.Has("output", "bias")) {
+    logits = parts.Apply("logits_biased", MakeAddBias(), {logits, parts.build().Weight({"output.bias"}, {parts.Vocab()})});
+  }
+  logits = parts.Scale("logits_scaled", logits, spec.logit_scale);
+  return spec.logit_cap == 0 ? logits : parts.Apply("logits_capped", MakeSoftCap(spec.logit_cap), {logits});
+}
 
 RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::string_view base_key, double base_default) {
   RopeOptions rope;

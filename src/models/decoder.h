@@ -57,6 +57,9 @@ inline void ForEachLayer(DecoderSpec& spec, const std::function<void(LayerSpec&)
   for (LayerSpec& layer : spec.layers) change(layer);
 }
 
+// The output head, with scale and cap. x: [t, k], after the final norm; embedding: the head where the file has no other.
+ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding);
+
 // States the graph. Tensor names are llama.cpp's; fused attn_qkv and ffn_up tensors are taken apart by rows, biases
 // are used where the file has them, a missing output head is the embedding.
 Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec);

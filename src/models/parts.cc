@@ -23,7 +23,7 @@ size_t Parts::AddRope(const RopeSpec& rope) {
     throw Refused("{}: {}", Printable(source_.file().name(), 4096), error.what());
   }
   ropes_.push_back(rope);
-  angles_.push_back(build_.Apply(fmt::format("angles.{}", angles_.size()), MakeRopeAngles(std::move(table)), {build_.tokens()}));
+  angles_.push_back(build_.Apply(fmt::format("angles.{}", angles_.size()), MakeRopeAngles(std::move(table), rope.places), {build_.tokens()}));
   return angles_.size() - 1;
 }
 

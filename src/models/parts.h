@@ -21,6 +21,7 @@ struct NormSpec {
 struct RopeSpec {
   RopeOptions options;
   RopePairing pairing = RopePairing::kHalves;
+  RopePlaces places = {};
 };
 
 // A weight of the layer at hand that may be a run of rows of a fused tensor, or many runs where heads are woven (WeightSource).

@@ -15,11 +15,13 @@
 #include "ops/layer_norm.h"
 #include "ops/linear_attention.h"
 #include "ops/moe_ffn.h"
+#include "ops/pool_rows.h"
 #include "ops/quantize_row.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/soft_cap.h"
 #include "ops/softmax.h"
+#include "ops/weighted_rows.h"
 #include "simd/isa.h"
 
 namespace lockstep {
@@ -42,6 +44,8 @@ namespace lockstep {
   X(argmax, Argmax)                  \
   X(quantize_row, QuantizeRow)       \
   X(kv_append, KvAppend)             \
+  X(pool_rows, PoolRows)             \
+  X(mix_rows, MixRows)               \
   X(index_scores, IndexScores)       \
   X(attention, Attention)            \
   X(attention_spans, AttentionSpans) \

@@ -10,7 +10,6 @@
 #include "ops/layer_norm.h"
 #include "ops/quantize_row.h"
 #include "ops/rms_norm.h"
-#include "ops/rope.h"
 #include "ops/soft_cap.h"
 #include "simd/scalar_math.h"
 
@@ -259,57 +258,6 @@ class LayerNorm final : public Norm {
   }
 };
 
-class RopeAngles final : public Operation {
- public:
-  explicit RopeAngles(std::shared_ptr<const RopeTable> table) : table_(std::move(table)) {}
-  std::string_view name() const override { return "rope_angles"; }
-  std::string_view rule() const override { return "t -> tc"; }
-  std::string attributes() const override { return fmt::format("pairs={}", table_->pairs()); }
-  FactorRule::OwnAxes own_axes() const override {
-    return {{'c', Axis{'d', 2 * table_->pairs(), 1}}};
-  }
-  OperandKind operand(size_t) const override { return OperandKind::kTokens; }
-  Split split() const override { return Split::kTokens; }
-  void Run(const StepContext& step) const override {
-    const Rows& y = step.out_rows();
-    const WorkRange share = step.Share(step.tokens());
-    for (int64_t t = share.begin; t < share.end; ++t) {
-      table_->Fill(step.rows.places[static_cast<size_t>(t)].position, y.row(t),
-                   y.row(t) + table_->pairs());
-    }
-  }
-
- private:
-  std::shared_ptr<const RopeTable> table_;
-};
-
-class Rope final : public Operation {
- public:
-  Rope(RopePairing pairing, int64_t n_rot, int64_t d) : pairing_(pairing), n_rot_(n_rot), d_(d) {}
-  std::string_view name() const override { return "rope"; }
-  std::string_view rule() const override { return "t*d!, tc! -> t*d"; }
-  std::string attributes() const override {
-    return fmt::format("{} n_rot={}", pairing_ == RopePairing::kHalves ? "halves" : "pairs",
-                       n_rot_);
-  }
-  Split split() const override { return Split::kTokens; }
-  void Run(const StepContext& step) const override {
-    const Rows &x = step.in_rows(0), &angles = step.in_rows(1), &y = step.out_rows();
-    const WorkRange share = step.Share(step.tokens());
-    auto rotate =
-        pairing_ == RopePairing::kHalves ? step.kernels.rope_halves : step.kernels.rope_pairs;
-    for (int64_t t = share.begin; t < share.end; ++t) {
-      std::copy_n(x.row(t), x.width, y.row(t));
-      for (int64_t at = 0; at < x.width; at += d_)
-        rotate(y.row(t) + at, angles.row(t), angles.row(t) + n_rot_ / 2, n_rot_);
-    }
-  }
-
- private:
-  RopePairing pairing_;
-  int64_t n_rot_, d_;
-};
-
 class Linear final : public Operation {
  public:
   explicit Linear(int64_t cut_unit, const SumPart& part = {}) : cut_unit_(cut_unit), part_(part) {}
@@ -409,6 +357,7 @@ class KvAppend final : public Operation {
                             k.width,       v.data,         v.width,        step.rows.places.data(),
                             step.tokens()};
     const WorkRange share = step.Share(step.tokens());
+    if (state.layout->pool > 1) return AppendEntries(step, task, share);
     step.kernels.kv_append(task, share.begin, share.end, step.scratch.data());
     // What is cached outlives the batch and may be shared, whatever the weights' formats.
     for (int64_t t = share.begin; t < share.end; ++t) {
@@ -418,6 +367,22 @@ class KvAppend final : public Operation {
   }
 
  private:
+  // Tokens that complete a pool write its entry.
+  static void AppendEntries(const StepContext& step, KvAppendTask task, WorkRange share) {
+    const KvLayout& layout = task.layout;
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      AttentionRow row = step.rows.places[static_cast<size_t>(t)];
+      if ((row.position + 1) % layout.pool != 0) continue;
+      const int64_t entry = row.position / layout.pool;
+      row.position = layout.EntryPage(entry) * kPageTokens + layout.EntryAt(entry);
+      task.rows = &row;
+      task.k = step.in_rows(0).row(t);
+      task.tokens = 1;
+      step.kernels.kv_append(task, 0, 1, step.scratch.data());
+      if (!AllFinite(task.k, task.k_stride)) step.faults->Report(step.row_index[static_cast<size_t>(t)], step.step);
+    }
+  }
+
   size_t parts_;  // K and V, or K alone
 };
 
@@ -496,12 +461,6 @@ OperationPtr MakeQuantize() { return std::make_shared<Quantize>(); }
 OperationPtr MakeSelectRows() { return std::make_shared<SelectRows>(); }
 OperationPtr MakeRmsNorm(const NormForm& form) { return std::make_shared<RmsNorm>(form); }
 OperationPtr MakeLayerNorm(const NormForm& form) { return std::make_shared<LayerNorm>(form); }
-OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table) {
-  return std::make_shared<RopeAngles>(std::move(table));
-}
-OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d) {
-  return std::make_shared<Rope>(pairing, n_rot, d);
-}
 OperationPtr MakeKvAppend() { return std::make_shared<KvAppend>(2); }
 OperationPtr MakeKvAppendKeys() { return std::make_shared<KvAppend>(1); }
 OperationPtr MakeAttention(const AttentionSettings& settings) {

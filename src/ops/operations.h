@@ -42,12 +42,17 @@ OperationPtr MakeGroupedRmsNorm(float eps, int64_t d);
 OperationPtr MakeL2Norm(float eps, int64_t d);
 OperationPtr MakeLayerNorm(const NormForm& form);
 // cos and sin of the batch's positions, and their application to heads. [t, cos.. sin..]
-OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table);
+struct RopePlaces {
+  int64_t pool = 1;       // positions are rounded down to multiples of it
+  bool backward = false;  // turns back: the sines' signs change
+};
+OperationPtr MakeRopeAngles(std::shared_ptr<const RopeTable> table, const RopePlaces& places = {});
 // Which elements of a head turn together (ops/rope.h).
 enum class RopePairing { kHalves, kPairs };
-OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d);
+// Of each head of d numbers, n_rot from `first` on turn.
+OperationPtr MakeRope(RopePairing pairing, int64_t n_rot, int64_t d, int64_t first = 0);
 OperationPtr MakeKvAppend();
-// Keys alone, where there is no V, or where it is in K.
+// Keys alone, where there is no V, or where it is in K. Of a state with pools, only tokens that complete a pool write their row, as its entry.
 OperationPtr MakeKvAppendKeys();
 
 struct AttentionSettings {

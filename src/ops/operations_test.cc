@@ -9,7 +9,10 @@
 #include "ops/concat.h"
 #include "ops/gathered_attention.h"
 #include "ops/head_linear.h"
+#include "ops/hyper_connections.h"
+#include "ops/pool_keys.h"
 #include "ops/repeat.h"
+#include "ops/root.h"
 #include "ops/select_keys.h"
 
 namespace lockstep {
@@ -55,6 +58,12 @@ std::vector<OperationRow> Operations() {
       {MakeKvAppendKeys(), {{T, G, D}, state}, {}},
       {MakeHeadLinear(), {{T, G, R, D}, {R, {'d', 24, 1}, D}}, {{T, G, R, {'d', 24, 1}}}},
       {MakeGroupedLinear(), {{T, G, R, D}, {G, {'n', 5, 1}, {'k', 24, 1}}}, {{T, G, {'n', 5, 1}}}},
+      {MakePoolKeys({4, 8, true}), {{T}, {{'s', 4}, {'d', 16}}, {S, {'g', 1, 1}, {'d', 32}}}, {{T, {'g', 1, 1}, {'d', 8, 8}}}},
+      {MakeHyperWeights({.streams = 2}), {{T, {'n', 8, 1}}, {{'n', 8}}, {{'n', 3}}}, {{T, {'n', 8, 1}}}},
+      {MakeHyperCollapse({.streams = 2}), {{T, G, K}, {T, {'n', 8}}}, {rows}},
+      {MakeHyperExpand({.streams = 2}), {{T, G, K}, {T, {'n', 8}}, rows}, {{T, G, K}}},
+      {MakeRoot(), {rows}, {rows}},
+      {MakeStreamMean(2), {{T, G, K}}, {rows}},
       {MakeRepeat(4, 8), {{T, D}}, {{T, {'g', 4, 1}, D}}},
       {MakeRepeat(4, 8), {{T, {'g', 1, 1}, D}}, {{T, {'g', 4, 1}, D}}},
       {MakeConcat(8, 4), {{T, G, D}, {T, G, {'d', 4}}}, {{T, G, {'d', 12, 12}}}},
