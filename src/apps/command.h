@@ -34,6 +34,7 @@ const Command* FindCommand(std::string_view name);
 // Defined in NAME_command.cc.
 int RunBench(const OptionValues& options, Positional positional);
 int RunChat(const OptionValues& options, Positional positional);
+int RunConvert(const OptionValues& options, Positional positional);
 int RunInspect(const OptionValues& options, Positional positional);
 int RunLogits(const OptionValues& options, Positional positional);
 int RunPpl(const OptionValues& options, Positional positional);

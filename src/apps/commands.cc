@@ -61,6 +61,11 @@ constexpr Command kCommands[] = {
      "8-bit products are "
      "measured: speeds are also given as shares of these.",
      0, RunBench},
+    {Cmd::kConvert, "make a GGUF file of a checkpoint folder", "FOLDER -o FILE [--type TYPE]",
+     "The folder holds config.json, safetensors and a tokenizer, as Hugging Face releases do. "
+     "Vectors, norms and routers "
+     "stay f32 whatever the type.",
+     1, RunConvert},
     {Cmd::kHelp, "explain a command and its options", "[COMMAND]", "", 1, RunHelp},
     {Cmd::kMan, "print the manual page", "", "To read it: lockstep man | man -l -", 0, RunMan},
     {Cmd::kCompletions, "print completions for a shell", "bash|zsh|fish",

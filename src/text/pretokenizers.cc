@@ -198,6 +198,22 @@ Pretokenizer FindPretokenizer(const std::string& who, std::string_view name) {
                 fmt::join(PretokenizerNames(), " "), Printable(name));
 }
 
+std::string_view MatchPretokenizer(const Vocab& vocab) {
+  const bool nfc = !vocab.normalizer.empty();
+  if (vocab.kind != ModelKind::kBpe || !vocab.byte_alphabet || vocab.byte_fallback ||
+      vocab.normalizer.size() > 1 || (nfc && !(vocab.normalizer[0] == NormalizerStep{}))) {
+    return "";
+  }
+  for (const Rule& rule : Rules()) {
+    const Pretokenizer& flags = rule.flags;
+    if (flags.raw_text || flags.space_marks || flags.whole_newlines || flags.nfc != nfc) continue;
+    if (flags.ignore_merges == vocab.ignore_merges && rule.splits == vocab.splits) {
+      return rule.names[0];
+    }
+  }
+  return "";
+}
+
 SplitStep Gpt2Split() { return Cut(kGpt2); }
 
 SplitStep SplitOfPattern(std::string_view pattern) {

@@ -24,6 +24,9 @@ struct Pretokenizer {
 // The rule of that name. Refused "WHO: tokenizer.ggml.pre: ..." naming the known ones.
 Pretokenizer FindPretokenizer(const std::string& who, std::string_view name);
 std::vector<std::string_view> PretokenizerNames();
+// The first name whose rule treats text as this byte-level BPE vocabulary does; empty where none
+// does.
+std::string_view MatchPretokenizer(const Vocab& vocab);
 
 // The pattern of GPT-2, which the Hugging Face library's ByteLevel step uses.
 SplitStep Gpt2Split();

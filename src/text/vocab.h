@@ -63,6 +63,8 @@ struct NormalizerStep {
   NormalForm form = NormalForm::kNfc;
   std::string pattern = {};
   std::string content = {};
+
+  bool operator==(const NormalizerStep&) const = default;
 };
 
 // One way of cutting each piece into smaller ones.
@@ -84,6 +86,8 @@ struct SplitStep {
   bool invert = false;  // what lies between the matches is the match
   Prefix prefix = Prefix::kNever;
   bool cut = false;
+
+  bool operator==(const SplitStep&) const = default;
 };
 
 // How token texts become bytes again.
