@@ -1,17 +1,19 @@
-// Architectures against reference checkpoints: logits and residual stream as transformers computes
-// them, and the same bits however a run is shaped. tests/oracles/make_golden_ggufs.sh converts them
-// into the folder that LOCKSTEP_GOLDENS_GGUF names.
+// Architectures against reference checkpoints: converted by the product's converter, logits and
+// residual stream as transformers computes them, and the same bits however a run is shaped. The rows
+// are those of golden_rows.h.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
 #include <variant>
 
+#include "convert/convert.h"
 #include "gguf/gguf_writer.h"
 #include "gguf/safetensors.h"
 #include "gguf/temp_folder.h"
+#include "golden_rows.h"
 #include "model_run.h"
 #include "text/tokenizer.h"
 #include "tiny_model.h"
@@ -20,8 +22,6 @@ namespace lockstep::test {
 namespace {
 
 constexpr const char* kGoldens = LOCKSTEP_SOURCE_DIR "/../shared/goldens";
-// Of a run in f32 with f32 K/V against one in f32 with another order of summation.
-constexpr double kTolerance = 2e-5;
 constexpr size_t kHiddenRows[] = {0, 1, 17, 40, 63, 95};
 
 template <typename T>
@@ -32,22 +32,22 @@ std::vector<T> ReadTensor(const Safetensors& set, const std::string& name) {
   return values;
 }
 
-class Golden : public testing::TestWithParam<std::string> {
+std::string FolderOf(const GoldenRow& row) {
+  return std::string(kGoldens) + "/" + std::string(row.name);
+}
+
+class Golden : public testing::TestWithParam<GoldenRow> {
  protected:
   void SetUp() override {
-    const char* folder = std::getenv("LOCKSTEP_GOLDENS_GGUF");
-    if (folder == nullptr)
-      GTEST_SKIP() << "needs LOCKSTEP_GOLDENS_GGUF (tests/oracles/make_golden_ggufs.sh)";
-    path_ = std::string(folder) + "/" + GetParam() + ".gguf";
-    const std::string reference =
-        std::string(kGoldens) + "/" + GetParam() + "/reference.safetensors";
-    if (!std::filesystem::exists(path_)) GTEST_SKIP() << path_ << " is absent";
+    const std::string reference = FolderOf(GetParam()) + "/reference.safetensors";
     if (!std::filesystem::exists(reference)) GTEST_SKIP() << reference << " is absent";
+    ConvertCheckpoint({.folder = FolderOf(GetParam()), .output = path_, .type = "f32"});
     reference_.emplace(Safetensors::Open(reference));
     tokens_ = ReadTensor<int32_t>(*reference_, "tokens");
   }
 
-  std::string path_;
+  TempFolder folder_;
+  std::string path_ = folder_ / "golden.gguf";
   std::optional<Safetensors> reference_;
   std::vector<int32_t> tokens_;
 };
@@ -60,11 +60,12 @@ TEST_P(Golden, GivesTheReferenceLogits) {
       fmt::format("{:.1e}",
                   RelativeDifference(result.logits, ReadTensor<float>(*reference_, "logits"))));
   EXPECT_LT(RelativeDifference(result.logits, ReadTensor<float>(*reference_, "logits")),
-            kTolerance);
+            GetParam().tolerance);
   EXPECT_EQ(result.fault, "");
 }
 
 TEST_P(Golden, GivesTheReferenceStreamAfterEveryLayer) {
+  if (!GetParam().hidden) GTEST_SKIP() << "the reference has no residual stream of one row";
   ModelRun model(path_);
   const RunResult result = model.Run({tokens_}, {.hidden = true})[0];
   size_t layers = 0;
@@ -78,7 +79,7 @@ TEST_P(Golden, GivesTheReferenceStreamAfterEveryLayer) {
       rows.insert(rows.end(), begin, begin + static_cast<int64_t>(width));
     }
     EXPECT_LT(RelativeDifference(rows, ReadTensor<float>(*reference_, fmt::format("hidden.{}", i))),
-              kTolerance)
+              GetParam().tolerance)
         << "after layer " << i;
   }
 }
@@ -116,22 +117,24 @@ TEST_P(Golden, DependsOnEveryNumberOfItsFile) {
   const std::vector<float> expected = ReadTensor<float>(*reference_, "logits");
   const GgufFile file = GgufFile::Open(path_);
   const std::string prefix = file.metadata().Required<std::string>("general.architecture") + ".";
-  // About the file or the largest context alone; Phi-3's original context matters with long factors.
-  const std::set<std::string> idle = {prefix + "context_length", prefix + "vocab_size",
-                                      "phi3.rope.scaling.original_context_length"};
-  TempFolder folder;
+  // About the file or the largest context alone, or of the row.
+  const auto idle = [&](const std::string& key) {
+    const std::string of_row = fmt::format(" {} ", GetParam().idle);
+    return key == prefix + "context_length" || key == prefix + "vocab_size" ||
+           of_row.find(fmt::format(" {} ", key.substr(prefix.size()))) != of_row.npos;
+  };
   size_t keys = 0;
   for (size_t i = 0; i < file.metadata().size(); ++i) {
     const GgufEntry entry = file.metadata().at(i);
     const std::string key(entry.key);
-    if (!key.starts_with(prefix) || idle.contains(key)) continue;
+    if (!key.starts_with(prefix) || idle(key)) continue;
     bool noticed = false;
     for (const auto& number : OtherNumbers(entry.value)) {
-      WriteWithKey(file, key, number, folder / "changed.gguf");
+      WriteWithKey(file, key, number, folder_ / "changed.gguf");
       try {
-        ModelRun changed(folder / "changed.gguf");
+        ModelRun changed(folder_ / "changed.gguf");
         const RunResult result = changed.Run({tokens_}, {})[0];
-        noticed |= !(RelativeDifference(result.logits, expected) < 2 * kTolerance);
+        noticed |= !(RelativeDifference(result.logits, expected) < 2 * GetParam().tolerance);
       } catch (const Error&) {
         noticed = true;
       }
@@ -144,7 +147,7 @@ TEST_P(Golden, DependsOnEveryNumberOfItsFile) {
 
 TEST_P(Golden, HasTheTokenizerOfItsCheckpoint) {
   const Tokenizer converted = Tokenizer::FromGguf(GgufFile::Open(path_));
-  const Tokenizer original = Tokenizer::FromTokenizerJson(std::string(kGoldens) + "/" + GetParam());
+  const Tokenizer original = Tokenizer::FromTokenizerJson(FolderOf(GetParam()));
   for (const char* text : {"The weights of a model, read in 1024 blocks", "  x\n\ty",
                            "caf\xC3\xA9 \xF0\x9F\xA6\x99", "<s>a</s>"}) {
     EXPECT_EQ(converted.Encode(text), original.Encode(text)) << text;
@@ -165,10 +168,9 @@ constexpr std::pair<const char*, const char*> kFormats[] = {
     {"Q5_1", "F16"}, {"Q4_K", "Q5_1"}, {"Q6_K", "F16"}};
 
 TEST_P(Golden, GivesTheSameBitsForEveryShapeOfRunInEveryFormat) {
-  TempFolder folder;
   for (const auto& [weights, kv] : kFormats) {
     SCOPED_TRACE(fmt::format("{} with {} K/V", weights, kv));
-    const std::string path = folder / (std::string(weights) + ".gguf");
+    const std::string path = folder_ / (std::string(weights) + ".gguf");
     // Blocks of 256 fit few of these models.
     if (WriteInFormat(GgufFile::Open(path_), *FindFormat(std::string_view(weights)), path) == 0)
       continue;
@@ -177,15 +179,41 @@ TEST_P(Golden, GivesTheSameBitsForEveryShapeOfRunInEveryFormat) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Golden,
-                         testing::ValuesIn(std::vector<std::string>{
-                             "llama", "llama-bias", "llama-256", "qwen2", "qwen3", "gemma2",
-                             "gemma3", "phi3", "mistral3", "granite"}),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+std::vector<GoldenRow> Supported() {
+  std::vector<GoldenRow> rows;
+  std::ranges::copy_if(kGoldenRows, std::back_inserter(rows), &GoldenRow::supported);
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Golden, testing::ValuesIn(Supported()), [](const auto& info) {
+  std::string name(info.param.name);
+  std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+  return name;
+});
+
+TEST(GoldenRows, AreThoseOfTheFolder) {
+  if (!std::filesystem::exists(kGoldens)) GTEST_SKIP() << kGoldens << " is absent";
+  std::set<std::string> folders, rows;
+  for (const auto& entry : std::filesystem::directory_iterator(kGoldens)) {
+    if (entry.is_directory()) folders.insert(entry.path().filename().string());
+  }
+  for (const GoldenRow& row : kGoldenRows) rows.emplace(row.name);
+  EXPECT_EQ(rows, folders);
+}
+
+TEST(GoldenRows, SaySoWhereACheckpointIsSupported) {
+  TempFolder folder;
+  for (const GoldenRow& row : kGoldenRows) {
+    if (row.supported || !std::filesystem::exists(FolderOf(row))) continue;
+    const std::string path = folder / (std::string(row.name) + ".gguf");
+    EXPECT_NE(MessageOf([&] {
+                ConvertCheckpoint({.folder = FolderOf(row), .output = path, .type = "f32"});
+                ModelRun model(path);
+              }),
+              "")
+        << row.name << " converts and runs: its row may say so";
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::test

@@ -29,6 +29,8 @@ class Checkpoint {
 
   const std::string& folder() const { return folder_; }
   const Config& config() const { return config_; }
+  // Hyper-parameters that the architecture takes where the release leaves them out: a JSON object.
+  void SetDefaults(std::string_view defaults) { config_ = config_.WithDefaults(defaults); }
   size_t tensor_count() const { return tensors_.size(); }
   bool Has(std::string_view name) const { return tensors_.contains(name); }
   // The numbers of a tensor; Refused where it is absent or of a type that holds no weights. They

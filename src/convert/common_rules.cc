@@ -116,6 +116,11 @@ std::vector<TensorRule> PreNormTensors() {
           {"post_attention_layernorm.weight", "ffn_norm.weight"}};
 }
 
+std::vector<TensorRule> HeadNormTensors() {
+  return {{"self_attn.q_norm.weight", "attn_q_norm.weight"},
+          {"self_attn.k_norm.weight", "attn_k_norm.weight"}};
+}
+
 Values PairQueries(const Values& values, const Place& place) {
   return PairHalves(values, place.config.Count("num_attention_heads"));
 }

@@ -72,6 +72,12 @@ Config Config::Parse(std::string_view file, std::string_view text) {
   return Config(path, std::move(members));
 }
 
+Config Config::WithDefaults(std::string_view defaults) const {
+  boost::json::object members = ParseJson("defaults", defaults).as_object();
+  Overlay(*members_, members);
+  return Config(path_, std::move(members));
+}
+
 std::optional<JsonNode> Config::Find(const KeyNames& names) const {
   for (std::string_view name : names) {
     const boost::json::value* value = members_->if_contains(name);
@@ -180,8 +186,8 @@ Config Config::Rope(std::string_view kind) const {
   }
   const Config found(fmt::format("{}{}.", path_, key), rope);
   SetWhereAbsent("rope_type", found.Find("type"), rope);
-  for (std::string_view flat :
-       {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"}) {
+  for (std::string_view flat : {"rope_theta", "partial_rotary_factor",
+                                "original_max_position_embeddings", "max_position_embeddings"}) {
     SetWhereAbsent(flat, Find({flat}), rope);
   }
   return Config(fmt::format("{}{}.", path_, key), std::move(rope));

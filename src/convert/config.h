@@ -35,6 +35,9 @@ class Config {
   static Config Parse(std::string_view file, std::string_view text);
   Config(std::string file, boost::json::object members);
 
+  // The same with members of `defaults`, a JSON object, where keys are absent.
+  Config WithDefaults(std::string_view defaults) const;
+
   bool Has(const KeyNames& names) const { return Find(names).has_value(); }
   std::optional<JsonNode> Find(const KeyNames& names) const;
   JsonNode At(const KeyNames& names) const;

@@ -9,7 +9,15 @@
 namespace lockstep {
 
 // X(function): Converter ConvertNAME() of a file in archs/.
-#define LOCKSTEP_FOR_EACH_CONVERTER(X) X(Llama)
+#define LOCKSTEP_FOR_EACH_CONVERTER(X) \
+  X(Gemma2)                            \
+  X(Gemma3)                            \
+  X(Granite)                           \
+  X(Llama)                             \
+  X(Mistral3)                          \
+  X(Phi3)                              \
+  X(Qwen2)                             \
+  X(Qwen3)
 
 #define LOCKSTEP_DECLARE(name) Converter Convert##name();
 LOCKSTEP_FOR_EACH_CONVERTER(LOCKSTEP_DECLARE)

@@ -39,6 +39,8 @@ struct Converter {
   std::string_view architecture;              // general.architecture of the file
   std::vector<std::string_view> classes;      // "architectures" of config.json
   std::vector<std::string_view> model_types;  // "model_type", where no class is known
+  // What the architecture means by keys that a release leaves out, as a JSON object.
+  std::string_view defaults = "{}";
   // Sets the hyper-parameters. SetDecoderKeys() has what most have in common.
   void (*keys)(const Config& config, Keys& keys) = nullptr;
   std::vector<TensorRule> model_tensors = {};
@@ -63,6 +65,8 @@ std::vector<TensorRule> AttentionTensors(Values (*queries)(const Values&, const 
 std::vector<TensorRule> GatedTensors();
 // input_layernorm before attention, post_attention_layernorm before the feed-forward.
 std::vector<TensorRule> PreNormTensors();
+// Norms of each head's query and key: self_attn.{q,k}_norm.
+std::vector<TensorRule> HeadNormTensors();
 
 // For architectures that rotate neighbouring pairs in files: PairHalves over num_attention_heads and
 // num_key_value_heads.

@@ -137,6 +137,7 @@ void RefuseUnused(const Checkpoint& checkpoint) {
 }  // namespace
 
 void ApplyConverter(const Converter& converter, Checkpoint& checkpoint, Recipe& recipe) {
+  checkpoint.SetDefaults(converter.defaults);
   const Config& config = checkpoint.config();
   const int64_t layers = converter.layers != nullptr ? converter.layers(config) : config.layers();
   if (layers < 1 || static_cast<uint64_t>(layers) > checkpoint.tensor_count()) {

@@ -5,7 +5,9 @@ namespace lockstep {
 
 Converter ConvertLlama() {
   return {.architecture = "llama",
-          .classes = {"LlamaForCausalLM", "MistralForCausalLM", "LLaMAForCausalLM"},
+          .classes = {"LlamaForCausalLM", "MistralForCausalLM", "LLaMAForCausalLM",
+                      // Releases with a tower for images around a Mistral
+                      "Mistral3ForConditionalGeneration"},
           .model_types = {"llama", "mistral"},
           .keys = SetDecoderKeys,
           .model_tensors = ModelTensors(),

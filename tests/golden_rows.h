@@ -1,0 +1,81 @@
+// The reference checkpoints of ../shared/goldens: one row each, and what is expected of it.
+#pragma once
+
+#include <ostream>
+#include <string_view>
+
+namespace lockstep::test {
+
+// Of a run in f32 with f32 K/V against one in f32 with another order of summation.
+inline constexpr double kGoldenTolerance = 2e-5;
+
+struct GoldenRow {
+  std::string_view name;  // of the folder
+  // Whether it converts and runs. A row that says no is tested to be refused: change it with the
+  // architecture.
+  bool supported = false;
+  bool hidden = true;  // whether hidden.L is the residual stream (not where it has several)
+  double tolerance = kGoldenTolerance;  // norm of the logits' difference over norm
+  // Keys without the architecture that no logit of the prompt depends on, between blanks.
+  std::string_view idle = "";
+};
+
+// For test names and messages.
+inline void PrintTo(const GoldenRow& row, std::ostream* out) { *out << row.name; }
+
+inline constexpr GoldenRow kGoldenRows[] = {
+    {"cohere2"},
+    {"cohere2-moe"},
+    {"deepseek2-lite"},
+    {"deepseek3"},
+    {"deepseek32"},
+    {"deepseek4"},
+    {"ernie4.5-moe"},
+    {"flint"},
+    {"gemma2", true},
+    {"gemma3", true},
+    {"gemma4-dense"},
+    {"gemma4-dense-assistant"},
+    {"gemma4-e2b"},
+    {"gemma4-moe"},
+    {"glm-dsa"},
+    {"glm4"},
+    {"glm4-moe"},
+    {"glm4-moe-lite"},
+    {"glm5-next"},
+    {"gpt-oss"},
+    {"granite", true},
+    {"granite-hybrid"},
+    {"hunyuan-dense"},
+    {"hunyuan-moe"},
+    {"laguna"},
+    {"lfm2"},
+    {"llama", true},
+    {"llama-256", true},
+    {"llama-bias", true},
+    {"mellum"},
+    {"mimo2"},
+    {"mimo2-dflash"},
+    {"minimax-m2"},
+    {"mistral3", true},
+    {"mistral4"},
+    {"mixtral"},
+    {"muse-glimmer"},
+    {"muse-glimmer-dflash"},
+    {"olmo2"},
+    {"phi3", true},
+    {"qwen2", true},
+    {"qwen2-moe"},
+    {"qwen3", true},
+    {"qwen3-moe"},
+    {"qwen3-moe-256"},
+    {"qwen3-next"},
+    {"qwen3.5"},
+    {"qwen3.5-moe"},
+    {"qwen4-exp"},
+    {"seed-oss"},
+    {"smollm3"},
+    {"step3.5"},
+};
+
+}  // namespace lockstep::test
