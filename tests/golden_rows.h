@@ -24,7 +24,7 @@ struct GoldenRow {
 inline void PrintTo(const GoldenRow& row, std::ostream* out) { *out << row.name; }
 
 inline constexpr GoldenRow kGoldenRows[] = {
-    {"cohere2"},
+    {"cohere2", true},
     {"cohere2-moe"},
     {"deepseek2-lite"},
     {"deepseek3"},
@@ -39,7 +39,7 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"gemma4-e2b"},
     {"gemma4-moe"},
     {"glm-dsa"},
-    {"glm4"},
+    {"glm4", true},
     {"glm4-moe"},
     {"glm4-moe-lite"},
     {"glm5-next"},
@@ -62,7 +62,7 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"mixtral"},
     {"muse-glimmer"},
     {"muse-glimmer-dflash"},
-    {"olmo2"},
+    {"olmo2", true},
     {"phi3", true},
     {"qwen2", true},
     {"qwen2-moe"},
@@ -73,8 +73,8 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"qwen3.5"},
     {"qwen3.5-moe"},
     {"qwen4-exp"},
-    {"seed-oss"},
-    {"smollm3"},
+    {"seed-oss", true},
+    {"smollm3", true},
     {"step3.5"},
 };
 

@@ -181,6 +181,16 @@ TinyOptions OptionsFor(std::string_view architecture) {
     options.post_norms = true;
     options.qk_norm = architecture == "gemma3";
     options.layers = architecture == "gemma3" ? 6 : 2;
+  } else if (architecture == "olmo2") {
+    options.pre_norms = false;
+    options.post_norms = options.qk_norm_all = true;
+  } else if (architecture == "glm4") {
+    options.fused = options.post_norms = true;
+  } else if (architecture == "cohere2") {
+    options.tied = true;
+    options.window = 8;
+    options.layers = 4;
+    options.ff_norm = "";
   } else if (architecture == "phi3") {
     options.fused = true;
     options.window = 8;
@@ -256,8 +266,8 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     auto norm = [&](const std::string& name, int64_t width) {
       add(block + name + ".weight", {width});
     };
-    norm("attn_norm", o.width);
-    norm("ffn_norm", o.width);
+    if (o.pre_norms) norm("attn_norm", o.width);
+    if (o.pre_norms && !o.ff_norm.empty()) norm(std::string(o.ff_norm), o.width);
     if (o.post_norms) norm("post_attention_norm", o.width);
     if (o.post_norms) norm("post_ffw_norm", o.width);
     if (o.fused) {
@@ -276,6 +286,8 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     }
     if (o.qk_norm) norm("attn_q_norm", o.head_dim);
     if (o.qk_norm) norm("attn_k_norm", o.head_dim);
+    if (o.qk_norm_all) norm("attn_q_norm", q);
+    if (o.qk_norm_all) norm("attn_k_norm", kv);
     if (o.kv_rank != 0) {
       AddLatentTensors(o, add_here);
     } else if (o.fused) {

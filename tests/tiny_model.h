@@ -28,7 +28,10 @@ struct TinyOptions {
   bool tied = false;   // the output head is the embedding
   bool biases = false;
   bool qk_norm = false;
+  bool qk_norm_all = false;  // one norm over all heads
+  bool pre_norms = true;
   bool post_norms = false;
+  std::string_view ff_norm = "ffn_norm";  // empty: none
   bool fused = false;  // attn_qkv, and ffn_up with the gate's rows first
   // Latent attention where kv_rank is not 0: its heads have head_dim numbers, of which `rope` are rotated.
   int64_t q_rank = 0, kv_rank = 0, rope = 0, dv = 0;

@@ -73,6 +73,16 @@ int64_t RotatedDims(const Config& config, const Config& rope) {
   return static_cast<int64_t>(static_cast<double>(config.head_dim()) * share);
 }
 
+// The base frequency. "dynamic" changes it beyond the context that the model was made for; with a fixed "alpha" it is stretched once
+// and for all (Hunyuan).
+double RotaryBase(const Config& rope, int64_t n_rot) {
+  const double base = rope.NumberOr("rope_theta", 10000), alpha = rope.NumberOr("alpha", 1);
+  if (rope.StringOr("rope_type", "default") != "dynamic" || alpha == 1 || n_rot <= 2) return base;
+  if (!(alpha > 0)) rope.Refuse("alpha", "expected more than 0");
+  const double dims = static_cast<double>(n_rot);
+  return base * std::pow(alpha, dims / (dims - 2));
+}
+
 Values ListedFactors(const Config& rope, const char* key, int64_t n_rot) {
   const std::vector<double> listed = rope.Numbers(key);
   if (std::ssize(listed) != n_rot / 2) {
@@ -156,12 +166,14 @@ void SetDecoderKeys(const Config& config, Keys& keys) {
 }
 
 void SetRopeKeys(const Config& config, const Config& rope, Keys& keys) {
-  keys.Set("rope.dimension_count", RotatedDims(config, rope));
-  keys.Set("rope.freq_base", rope.NumberOr("rope_theta", 10000));
+  const int64_t n_rot = RotatedDims(config, rope);
+  keys.Set("rope.dimension_count", n_rot);
+  keys.Set("rope.freq_base", RotaryBase(rope, n_rot));
   static constexpr std::pair<std::string_view, void (*)(const Config&, Keys&)> kTypes[] = {
       {"default", [](const Config&, Keys&) {}},
       {"mrope", [](const Config&, Keys&) {}},
       {"llama3", [](const Config&, Keys&) {}},  // a tensor: EmitRopeTensors
+      {"dynamic", [](const Config&, Keys&) {}},  // a base: RotaryBase
       {"linear", SetLinearKeys},
       {"yarn", SetYarnKeys},
       {"longrope", SetLongRopeKeys},
@@ -172,7 +184,7 @@ void SetRopeKeys(const Config& config, const Config& rope, Keys& keys) {
   }
   rope.Refuse(
       "rope_type",
-      fmt::format("expected default, llama3, linear, yarn or longrope, found {}", Printable(type)));
+      fmt::format("expected default, dynamic, llama3, linear, yarn or longrope, found {}", Printable(type)));
 }
 
 void SetWindowKeys(const Config& config, int64_t period, Keys& keys) {

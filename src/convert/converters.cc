@@ -10,14 +10,19 @@ namespace lockstep {
 
 // X(function): Converter ConvertNAME() of a file in archs/.
 #define LOCKSTEP_FOR_EACH_CONVERTER(X) \
+  X(Cohere2)                           \
   X(Gemma2)                            \
   X(Gemma3)                            \
+  X(Glm4)                              \
   X(Granite)                           \
   X(Llama)                             \
   X(Mistral3)                          \
+  X(Olmo2)                             \
   X(Phi3)                              \
   X(Qwen2)                             \
-  X(Qwen3)
+  X(Qwen3)                             \
+  X(SeedOss)                           \
+  X(Smollm3)
 
 #define LOCKSTEP_DECLARE(name) Converter Convert##name();
 LOCKSTEP_FOR_EACH_CONVERTER(LOCKSTEP_DECLARE)

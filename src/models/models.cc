@@ -6,20 +6,25 @@ namespace lockstep {
 
 // X(function, "general.architecture")
 #define LOCKSTEP_FOR_EACH_ARCHITECTURE(X) \
+  X(Cohere2, "cohere2")                   \
   X(Deepseek2, "deepseek2")               \
   X(Deepseek32, "deepseek32")             \
   X(Gemma2, "gemma2")                     \
   X(Gemma3, "gemma3")                     \
   X(GlmDsa, "glm-dsa")                    \
+  X(Glm4, "glm4")                         \
   X(Granite, "granite")                   \
   X(Lfm2, "lfm2")                         \
   X(Llama, "llama")                       \
   X(Mistral3, "mistral3")                 \
   X(Deepseek2, "mistral4")                \
+  X(Olmo2, "olmo2")                       \
   X(Phi3, "phi3")                         \
   X(Qwen2, "qwen2")                       \
   X(Qwen3, "qwen3")                       \
-  X(Qwen35, "qwen35")
+  X(Qwen35, "qwen35")                     \
+  X(SeedOss, "seed_oss")                  \
+  X(Smollm3, "smollm3")
 
 #define LOCKSTEP_DECLARE(function, name) Graph Build##function(const ModelSource& source);
 LOCKSTEP_FOR_EACH_ARCHITECTURE(LOCKSTEP_DECLARE)
