@@ -38,6 +38,7 @@ class Config {
   // The same with members of `defaults`, a JSON object, where keys are absent.
   Config WithDefaults(std::string_view defaults) const;
 
+  const boost::json::object& members() const { return *members_; }
   bool Has(const KeyNames& names) const { return Find(names).has_value(); }
   std::optional<JsonNode> Find(const KeyNames& names) const;
   JsonNode At(const KeyNames& names) const;

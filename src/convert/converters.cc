@@ -15,6 +15,7 @@ namespace lockstep {
   X(Gemma3)                            \
   X(Glm4)                              \
   X(Granite)                           \
+  X(HunyuanDense)                      \
   X(Llama)                             \
   X(Mistral3)                          \
   X(Olmo2)                             \

@@ -94,6 +94,14 @@ class StreamDecoder {
   std::string held_;
 };
 
+// A key of our own, beside those of tokenizer.ggml: the rules of a tokenizer.json for which those have
+// no words. Where a file has it, its rules hold and those keys give tokens, scores and merges only.
+inline constexpr std::string_view kTokenizerDescriptionKey = "lockstep.tokenizer.rules";
+// A tokenizer.json without its tokens and merges, as JSON. `path`: the file.
+std::string DescribeTokenizer(const std::string& path);
+// Adds such rules to a vocabulary of tokens. Refused naming `who`.
+void ReadDescription(const std::string& who, std::string_view text, Vocab* vocab);
+
 // The vocabulary of a GGUF file or of a tokenizer.json, not yet checked by FinishVocab().
 Vocab VocabFromGguf(const GgufFile& file);
 Vocab VocabFromTokenizerJson(const std::string& path);

@@ -211,6 +211,15 @@ void ReadTokens(const GgufMetadata& metadata, Vocab* vocab) {
   }
 }
 
+// A vocabulary whose rules the file describes in full.
+Vocab DescribedVocab(const GgufMetadata& metadata, std::string_view rules, Vocab vocab) {
+  vocab.added.clear();
+  vocab.merges = ReadMerges(metadata);
+  ReadDescription(fmt::format("{}: {}", vocab.name, kTokenizerDescriptionKey), rules, &vocab);
+  ReadSpecials(metadata, {}, &vocab);
+  return vocab;
+}
+
 }  // namespace
 
 Vocab VocabFromGguf(const GgufFile& file) {
@@ -221,6 +230,9 @@ Vocab VocabFromGguf(const GgufFile& file) {
   vocab.key_prefix = kPrefix;
   vocab.kind = rule.kind;
   ReadTokens(metadata, &vocab);
+  if (const auto rules = metadata.Optional<std::string_view>(kTokenizerDescriptionKey)) {
+    return DescribedVocab(metadata, *rules, std::move(vocab));
+  }
 
   std::string_view pre_name = metadata.OptionalOr<std::string_view>(Key("pre"), "");
   if (rule.name == "gemma4" || rule.name == "whitespace") pre_name = rule.name;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "text/json_text.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_json_node.h"
 
@@ -98,21 +99,27 @@ void ReadUnknownToken(const JsonNode& model, Vocab* vocab) {
   }
 }
 
-void ReadBpe(const JsonNode& model, Vocab* vocab) {
+void ReadBpeRules(const JsonNode& model, Vocab* vocab) {
   vocab->kind = ModelKind::kBpe;
   RequireEmpty(model, "continuing_subword_prefix");
   RequireEmpty(model, "end_of_word_suffix");
-  ReadTokenMap(model.At("vocab"), vocab);
-  ReadMerges(model.At("merges"), vocab);
-  ReadUnknownToken(model, vocab);
   vocab->byte_fallback = model.BoolOr("byte_fallback", false);
   vocab->ignore_merges = model.BoolOr("ignore_merges", false);
   vocab->fuse_unknown = model.BoolOr("fuse_unk", false);
 }
 
-void ReadUnigram(const JsonNode& model, Vocab* vocab) {
+void ReadBpeTokens(const JsonNode& model, Vocab* vocab) {
+  ReadTokenMap(model.At("vocab"), vocab);
+  ReadMerges(model.At("merges"), vocab);
+  ReadUnknownToken(model, vocab);
+}
+
+void ReadUnigramRules(const JsonNode& model, Vocab* vocab) {
   vocab->kind = ModelKind::kUnigram;
   vocab->byte_fallback = model.BoolOr("byte_fallback", false);
+}
+
+void ReadUnigramTokens(const JsonNode& model, Vocab* vocab) {
   for (const JsonNode& item : model.At("vocab").Items()) {
     const std::vector<JsonNode> pair = item.Items();
     if (pair.size() != 2) item.Expected("a text and a score");
@@ -126,10 +133,13 @@ void ReadUnigram(const JsonNode& model, Vocab* vocab) {
   }
 }
 
-void ReadWordPiece(const JsonNode& model, Vocab* vocab) {
-  vocab->kind = ModelKind::kWordPiece;
+void ReadWordPieceTokens(const JsonNode& model, Vocab* vocab) {
   ReadTokenMap(model.At("vocab"), vocab);
   ReadUnknownToken(model, vocab);
+}
+
+void ReadWordPieceRules(const JsonNode& model, Vocab* vocab) {
+  vocab->kind = ModelKind::kWordPiece;
   vocab->continuation = model.StringOr("continuing_subword_prefix", "##");
   const auto most = model.Find("max_input_chars_per_word");
   vocab->max_word_chars = static_cast<size_t>(most ? most->Count(kMaxId) : 100);
@@ -142,22 +152,39 @@ std::string ModelType(const JsonNode& model) {
   return model.Find("unk_id") ? "Unigram" : "WordPiece";
 }
 
-void ReadModel(const JsonNode& model, Vocab* vocab) {
+struct Model {
+  std::string_view type;
+  void (*read_rules)(const JsonNode& model, Vocab* vocab);
+  void (*read_tokens)(const JsonNode& model, Vocab* vocab);
+};
+
+const Model& ModelOf(const JsonNode& model) {
+  static constexpr Model kModels[] = {{"BPE", ReadBpeRules, ReadBpeTokens},
+                                      {"Unigram", ReadUnigramRules, ReadUnigramTokens},
+                                      {"WordPiece", ReadWordPieceRules, ReadWordPieceTokens}};
   const std::string type = ModelType(model);
-  if (type == "BPE") {
-    ReadBpe(model, vocab);
-  } else if (type == "Unigram") {
-    ReadUnigram(model, vocab);
-  } else if (type == "WordPiece") {
-    ReadWordPiece(model, vocab);
-  } else {
-    model.At("type").Expected("BPE, Unigram or WordPiece");
+  for (const Model& row : kModels) {
+    if (row.type == type) return row;
   }
+  model.At("type").Expected("BPE, Unigram or WordPiece");
+}
+
+void ReadModel(const JsonNode& model, Vocab* vocab) {
+  ModelOf(model).read_rules(model, vocab);
+  ModelOf(model).read_tokens(model, vocab);
   if (vocab->byte_fallback) {
     for (size_t id = 0; id < vocab->tokens.size(); ++id) {
       if (ByteOfToken(vocab->tokens[id]) >= 0) vocab->types[id] = TokenType::kByte;
     }
   }
+}
+
+AddedToken ReadAddedToken(const JsonNode& item) {
+  return {.id = static_cast<int32_t>(item.At("id").Count(kMaxId)),
+          .strip_left = item.BoolOr("lstrip", false),
+          .strip_right = item.BoolOr("rstrip", false),
+          .single_word = item.BoolOr("single_word", false),
+          .normalized = item.BoolOr("normalized", !item.BoolOr("special", false))};
 }
 
 void ReadAddedTokens(const JsonNode& list, Vocab* vocab) {
@@ -166,11 +193,7 @@ void ReadAddedTokens(const JsonNode& list, Vocab* vocab) {
     SetToken(item, id, item.At("content").String(), vocab);
     const bool special = item.BoolOr("special", false);
     vocab->types[static_cast<size_t>(id)] = special ? TokenType::kControl : TokenType::kUserDefined;
-    vocab->added.push_back({.id = static_cast<int32_t>(id),
-                            .strip_left = item.BoolOr("lstrip", false),
-                            .strip_right = item.BoolOr("rstrip", false),
-                            .single_word = item.BoolOr("single_word", false),
-                            .normalized = item.BoolOr("normalized", !special)});
+    vocab->added.push_back(ReadAddedToken(item));
   }
 }
 
@@ -213,7 +236,41 @@ void ReadBeside(const std::filesystem::path& path, void (*read)(const JsonNode&,
   read(document.node(), vocab);
 }
 
+// What happens before, after and around the model.
+void ReadSteps(const JsonNode& root, Vocab* vocab) {
+  if (const auto normalizer = root.Find("normalizer")) ReadNormalizer(*normalizer, vocab);
+  if (const auto pre = root.Find("pre_tokenizer")) ReadPreTokenizer(*pre, vocab);
+  if (const auto post = root.Find("post_processor")) ReadPostProcessor(*post, vocab);
+  if (const auto decoder = root.Find("decoder")) {
+    ReadDecoder(*decoder, vocab);
+  } else {
+    // Without a decoder tokens are joined with spaces: as words, none of which continues another.
+    vocab->decoding = {.words = true, .continuation = "\xFF", .strip_spaces = 1};
+  }
+}
+
 }  // namespace
+
+std::string DescribeTokenizer(const std::string& path) {
+  const Document document(path);
+  boost::json::object root = document.node().Object();
+  boost::json::object model = document.node().At("model").Object();
+  model["type"] = ModelType(document.node().At("model"));
+  model.erase("vocab");
+  model.erase("merges");
+  root["model"] = model;
+  return boost::json::serialize(root);
+}
+
+void ReadDescription(const std::string& who, std::string_view text, Vocab* vocab) {
+  const boost::json::value document = ParseJson(who, text, 32);
+  const JsonNode root(document, who + ": ");
+  ModelOf(root.At("model")).read_rules(root.At("model"), vocab);
+  if (const auto added = root.Find("added_tokens")) {
+    for (const JsonNode& item : added->Items()) vocab->added.push_back(ReadAddedToken(item));
+  }
+  ReadSteps(root, vocab);
+}
 
 Vocab VocabFromTokenizerJson(const std::string& path) {
   std::error_code error;
@@ -228,15 +285,7 @@ Vocab VocabFromTokenizerJson(const std::string& path) {
   ReadModel(root.At("model"), &vocab);
   if (const auto added = root.Find("added_tokens")) ReadAddedTokens(*added, &vocab);
   if (vocab.kind == ModelKind::kUnigram) vocab.scores.resize(vocab.tokens.size(), 0.0f);
-  if (const auto normalizer = root.Find("normalizer")) ReadNormalizer(*normalizer, &vocab);
-  if (const auto pre = root.Find("pre_tokenizer")) ReadPreTokenizer(*pre, &vocab);
-  if (const auto post = root.Find("post_processor")) ReadPostProcessor(*post, &vocab);
-  if (const auto decoder = root.Find("decoder")) {
-    ReadDecoder(*decoder, &vocab);
-  } else {
-    // Without a decoder tokens are joined with spaces: as words, none of which continues another.
-    vocab.decoding = {.words = true, .continuation = "\xFF", .strip_spaces = 1};
-  }
+  ReadSteps(root, &vocab);
   const int32_t unknown = vocab.special_id(Special::kUnknown);
   if (unknown != kNoToken) vocab.types[static_cast<size_t>(unknown)] = TokenType::kUnknown;
   ReadBeside(file.parent_path() / "tokenizer_config.json", ReadConfig, &vocab);
