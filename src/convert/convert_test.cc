@@ -134,7 +134,7 @@ TEST(Convert, NamesTheAbsentFileOfATensorThatIsNeeded) {
   PutSharded(TestCheckpoint(), folder, {});
   std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
   EXPECT_NE(MessageOf([&] { TestCheckpoint::ConvertFolder(folder); })
-                .find("model.layers.1.self_attn.q_proj.weight: expected this tensor in "
+                .find("model.layers.1.input_layernorm.weight: expected this tensor in "
                       "model-00002-of-00002.safetensors, which is missing"),
             std::string::npos);
 }
@@ -144,6 +144,8 @@ struct Damage {
   void (*change)(TestCheckpoint& checkpoint);
   const char* refusal;  // what the message holds
 };
+
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.what; }
 
 class Damaged : public testing::TestWithParam<Damage> {};
 

@@ -198,6 +198,31 @@ Pretokenizer FindPretokenizer(const std::string& who, std::string_view name) {
                 fmt::join(PretokenizerNames(), " "), Printable(name));
 }
 
+namespace {
+
+// Files write a line feed in a pattern as itself or as an escape.
+std::string WithEscapes(std::string_view pattern) {
+  std::string text;
+  for (char c : pattern) {
+    if (c == '\r' || c == '\n' || c == '\t') {
+      text += c == '\r' ? "\\r" : c == '\n' ? "\\n" : "\\t";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+bool SameSplits(const std::vector<SplitStep>& a, const std::vector<SplitStep>& b) {
+  return std::ranges::equal(a, b, [](SplitStep x, SplitStep y) {
+    x.pattern = WithEscapes(x.pattern);
+    y.pattern = WithEscapes(y.pattern);
+    return x == y;
+  });
+}
+
+}  // namespace
+
 std::string_view MatchPretokenizer(const Vocab& vocab) {
   const bool nfc = !vocab.normalizer.empty();
   if (vocab.kind != ModelKind::kBpe || !vocab.byte_alphabet || vocab.byte_fallback ||
@@ -207,7 +232,7 @@ std::string_view MatchPretokenizer(const Vocab& vocab) {
   for (const Rule& rule : Rules()) {
     const Pretokenizer& flags = rule.flags;
     if (flags.raw_text || flags.space_marks || flags.whole_newlines || flags.nfc != nfc) continue;
-    if (flags.ignore_merges == vocab.ignore_merges && rule.splits == vocab.splits) {
+    if (flags.ignore_merges == vocab.ignore_merges && SameSplits(rule.splits, vocab.splits)) {
       return rule.names[0];
     }
   }
