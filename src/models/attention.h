@@ -22,6 +22,10 @@ struct AttentionSpec {
   };
   QkNorm qk_norm = QkNorm::kNone;
   bool gate_in_query = false;  // attn_q has for each head its query and then a gate, by whose sigmoid the head's result is multiplied
+  bool norm_after_rope = false;      // queries and keys are normed once they are rotated
+  bool sinks = false;                // a score of each head that sees nothing: attn_sinks
+  float value_scale = 1;             // of values
+  std::optional<Activation> gate;    // heads times this of attn_gate x: one number for each head, or for each of its numbers
   float temperature_beta = 0;  // query scale by position (MakePositionScale), 0: none
   int64_t temperature_length = 0;
 };

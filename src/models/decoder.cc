@@ -49,6 +49,15 @@ int64_t ReadLayerCount(const ModelSource& source) {
   return layers;
 }
 
+// Blocks behind the layers that predict the token after the next; their tensors are left alone here.
+int64_t ReadNextTokenBlocks(const ModelSource& source, int64_t blocks) {
+  const int64_t next_token = source.OptionalCount("nextn_predict_layers", 0).value_or(0);
+  if (next_token >= blocks) {
+    source.Refuse("nextn_predict_layers", fmt::format("expected less than the {} blocks, found {}", blocks, next_token));
+  }
+  return next_token;
+}
+
 // A file of a dense architecture may say that it has no experts.
 void ExpectExpertsHeeded(const ModelSource& source, const DecoderSpec& spec) {
   const int64_t experts = source.OptionalCount("expert_count", 0).value_or(0);
@@ -133,18 +142,41 @@ RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::strin
   return rope;
 }
 
-void SetWindowPattern(const ModelSource& source, int64_t period, DecoderSpec& spec) {
+RopeOptions WindowedRope(const ModelSource& source, int64_t n_rot, double base_default) {
+  RopeOptions rope;
+  rope.n_rot = n_rot;
+  rope.base = source.FloatOr("rope.freq_base_swa", static_cast<float>(base_default));
+  return rope;
+}
+
+void SetWindowedRope(DecoderSpec& spec, const RopeOptions& rope) {
+  spec.ropes.push_back({rope, spec.ropes[0].pairing});
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.attention.window != 0) layer.attention.rope = spec.ropes.size() - 1;
+  }
+}
+
+void SetWindowPattern(const ModelSource& source, int64_t period, DecoderSpec& spec, Unwindowed unwindowed) {
   const int64_t window = source.OptionalCount("attention.sliding_window", 0).value_or(0);
   if (window == 0) return;
-  const auto listed = source.metadata().Find(source.Key("attention.sliding_window_pattern"));
+  const std::string key = source.Key("attention.sliding_window_pattern");
+  const auto listed = source.metadata().Find(key);
+  const auto* array = listed ? std::get_if<GgufArray>(&listed->data) : nullptr;
   std::vector<bool> windowed(spec.layers.size());
-  if (listed && std::holds_alternative<GgufArray>(listed->data)) {
-    const auto flags = source.metadata().RequiredArray<bool>(source.Key("attention.sliding_window_pattern"),
-                                                             GgufLength::Exactly(spec.layers.size()));
-    windowed.assign(flags.begin(), flags.end());
+  if (array != nullptr) {
+    // Next-token blocks are listed too. Files list truth values or numbers.
+    const GgufLength length = GgufLength::Exactly(static_cast<uint64_t>(source.Count("block_count")));
+    if (array->element == GgufValueType::kBool) {
+      const auto flags = source.metadata().RequiredArray<bool>(key, length);
+      std::copy_n(flags.begin(), windowed.size(), windowed.begin());
+    } else {
+      const auto flags = source.metadata().RequiredArray<int64_t>(key, length);
+      std::transform(flags.begin(), flags.begin() + std::ssize(windowed), windowed.begin(), [](int64_t flag) { return flag != 0; });
+    }
   } else {
     if (listed) period = source.Count("attention.sliding_window_pattern");
-    for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = period == 0 || (static_cast<int64_t>(i) + 1) % period != 0;
+    const int64_t sees_all = unwindowed == Unwindowed::kFirst ? 0 : period - 1;
+    for (size_t i = 0; i < windowed.size(); ++i) windowed[i] = period == 0 || static_cast<int64_t>(i) % period != sees_all;
   }
   for (size_t i = 0; i < windowed.size(); ++i) spec.layers[i].attention.window = windowed[i] ? window : 0;
 }
@@ -153,10 +185,10 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   DecoderSpec spec;
   spec.width = source.Count("embedding_length");
   spec.vocab = source.RowCount("token_embd.weight");
-  const int64_t layers = ReadLayerCount(source);
-  const auto heads = source.CountPerLayer("attention.head_count", layers);
-  const auto kv_heads = source.OptionalCountPerLayer("attention.head_count_kv", layers).value_or(heads);
-  const auto ff_widths = ReadFeedForwardWidths(source, layers);
+  const int64_t blocks = ReadLayerCount(source), layers = blocks - ReadNextTokenBlocks(source, blocks);
+  const auto heads = source.CountPerLayer("attention.head_count", blocks);
+  const auto kv_heads = source.OptionalCountPerLayer("attention.head_count_kv", blocks).value_or(heads);
+  const auto ff_widths = ReadFeedForwardWidths(source, blocks);
   const int64_t dk = source.OptionalCount("attention.key_length").value_or(spec.width / heads[0]);
   const int64_t dv = source.OptionalCount("attention.value_length").value_or(dk);
   const int64_t n_rot = source.OptionalCount("rope.dimension_count").value_or(dk);

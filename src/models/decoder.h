@@ -49,8 +49,16 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing);
 // The rope options of a file, with base frequency from `base_key` (or `base_default` without it).
 RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::string_view base_key, double base_default);
 
-// Makes every layer windowed but each `period`-th (the last of each run), unless the file lists them.
-void SetWindowPattern(const ModelSource& source, int64_t period, DecoderSpec& spec);
+// A rope without scaling, with its base frequency from rope.freq_base_swa (or `base_default` without it): that of windowed layers.
+RopeOptions WindowedRope(const ModelSource& source, int64_t n_rot, double base_default);
+
+// Which layer of a run sees all.
+enum class Unwindowed { kLast, kFirst };
+// Makes every layer windowed but one of each run of `period`, unless the file lists them.
+void SetWindowPattern(const ModelSource& source, int64_t period, DecoderSpec& spec, Unwindowed unwindowed = Unwindowed::kLast);
+
+// Gives windowed layers a rope of their own.
+void SetWindowedRope(DecoderSpec& spec, const RopeOptions& rope);
 
 // Changes all layers alike.
 inline void ForEachLayer(DecoderSpec& spec, const std::function<void(LayerSpec&)>& change) {

@@ -179,11 +179,6 @@ ValueId BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const Late
 }
 
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec) {
-  const int64_t ahead = source.OptionalCount("nextn_predict_layers", 0).value_or(0);
-  if (ahead >= std::ssize(spec.layers)) {
-    source.Refuse("nextn_predict_layers", fmt::format("expected fewer than the {} layers, found {}", spec.layers.size(), ahead));
-  }
-  spec.layers.resize(spec.layers.size() - static_cast<size_t>(ahead));
   LatentAttentionSpec latent;
   const AttentionSpec& attention = spec.layers[0].attention;
   latent.heads = attention.heads;

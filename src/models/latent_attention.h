@@ -39,8 +39,7 @@ struct LatentAttentionSpec {
   LatentForm form = LatentForm::kAbsorbed;
 };
 
-// Keys of latent attention. Drops layers that predict tokens further ahead from `spec`, and takes the part of YaRN's factor that belongs to
-// the scores out of its rope.
+// Keys of latent attention. Takes the part of YaRN's factor that belongs to the scores out of the rope of `spec`.
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec);
 // attention.indexer.head_count, key_length and top_k.
 IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing);

@@ -7,24 +7,37 @@ namespace lockstep {
 // X(function, "general.architecture")
 #define LOCKSTEP_FOR_EACH_ARCHITECTURE(X) \
   X(Cohere2, "cohere2")                   \
+  X(Cohere2Moe, "cohere2moe")             \
   X(Deepseek2, "deepseek2")               \
   X(Deepseek32, "deepseek32")             \
+  X(Ernie45Moe, "ernie4_5-moe")           \
+  X(Flint, "flint")                       \
   X(Gemma2, "gemma2")                     \
   X(Gemma3, "gemma3")                     \
   X(GlmDsa, "glm-dsa")                    \
   X(Glm4, "glm4")                         \
+  X(Glm4Moe, "glm4moe")                   \
+  X(GptOss, "gpt-oss")                    \
   X(Granite, "granite")                   \
+  X(HunyuanMoe, "hunyuan-moe")            \
+  X(Laguna, "laguna")                     \
   X(Lfm2, "lfm2")                         \
   X(Llama, "llama")                       \
+  X(Mellum, "mellum")                     \
+  X(Mimo2, "mimo2")                       \
+  X(MiniMaxM2, "minimax-m2")              \
   X(Mistral3, "mistral3")                 \
   X(Deepseek2, "mistral4")                \
   X(Olmo2, "olmo2")                       \
   X(Phi3, "phi3")                         \
   X(Qwen2, "qwen2")                       \
+  X(Qwen2Moe, "qwen2moe")                 \
   X(Qwen3, "qwen3")                       \
   X(Qwen35, "qwen35")                     \
+  X(Qwen3Moe, "qwen3moe")                 \
   X(SeedOss, "seed_oss")                  \
-  X(Smollm3, "smollm3")
+  X(Smollm3, "smollm3")                   \
+  X(Step35, "step35")
 
 #define LOCKSTEP_DECLARE(function, name) Graph Build##function(const ModelSource& source);
 LOCKSTEP_FOR_EACH_ARCHITECTURE(LOCKSTEP_DECLARE)

@@ -58,6 +58,13 @@ std::optional<std::vector<int64_t>> ModelSource::OptionalCountPerLayer(std::stri
                                              {static_cast<int64_t>(min), kMostCount});
 }
 
+std::vector<float> ModelSource::OptionalFloatPerLayer(std::string_view key, int64_t layers) const {
+  auto numbers = metadata().OptionalPerItem<float>(Key(key), static_cast<uint64_t>(layers));
+  if (!numbers) return {};
+  for (float number : *numbers) ExpectFinite(key, number);
+  return *numbers;
+}
+
 int64_t ModelSource::RowLength(std::string_view name) const {
   return static_cast<int64_t>(file_.RequireTensor(name).dims[0]);
 }

@@ -37,6 +37,8 @@ class ModelSource {
   // One number for all layers, or an array of one for each.
   std::vector<int64_t> CountPerLayer(std::string_view key, int64_t layers, uint64_t min = 1) const;
   std::optional<std::vector<int64_t>> OptionalCountPerLayer(std::string_view key, int64_t layers, uint64_t min = 0) const;
+  // The same for finite numbers, empty where the key is missing.
+  std::vector<float> OptionalFloatPerLayer(std::string_view key, int64_t layers) const;
 
   bool HasTensor(std::string_view name) const { return file_.FindTensor(name).has_value(); }
   // Length of a tensor's rows / number of its rows; the tensor must exist.

@@ -63,9 +63,26 @@ class MulHeads final : public Operation {
   }
 };
 
+class MulEach final : public Operation {
+ public:
+  std::string_view name() const override { return "mul_each"; }
+  std::string_view rule() const override { return kMulEachRule; }
+  Split split() const override { return Split::kTokens; }
+  void Run(const StepContext& step) const override {
+    const Rows &x = step.in_rows(0), &z = step.in_rows(1), &y = step.out_rows();
+    const int64_t d = x.width / z.width;
+    const WorkRange share = step.Share(step.tokens());
+    for (int64_t t = share.begin; t < share.end; ++t) {
+      for (int64_t i = 0; i < z.width; ++i)
+        step.kernels.scale(x.row(t) + i * d, z.row(t)[i], d, y.row(t) + i * d);
+    }
+  }
+};
+
 }  // namespace
 
 OperationPtr MakeMulColumns() { return std::make_shared<MulColumns>(); }
+OperationPtr MakeMulEach() { return std::make_shared<MulEach>(); }
 OperationPtr MakeMulHeads() { return std::make_shared<MulHeads>(); }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@ inline constexpr std::string_view kAddRule = "*, * -> *";  // linear in both inp
 inline constexpr std::string_view kMulRule = "*, * -> *";  // linear in either, not in both
 inline constexpr std::string_view kMulColumnsRule = "t*, * -> t*";  // by a weight, linear in x
 inline constexpr std::string_view kMulHeadsRule = "t*d, * -> t*d";
+inline constexpr std::string_view kMulEachRule = "t*d, t* -> t*d";
 inline constexpr std::string_view kScaleRule = "* -> *";
 
 // n elements each; y may be a, b or x.

@@ -91,6 +91,8 @@ OperationPtr MakeMul();
 OperationPtr MakeMulColumns();
 // y = x w, a weight for each row of the last axis.
 OperationPtr MakeMulHeads();
+// y = x z: each run of the last axis of x times one number of z.
+OperationPtr MakeMulEach();
 // y = x c
 OperationPtr MakeScale(float factor);
 // y = x (1 + beta log(1 + floor(position / length))): attention temperature by position (Llama 4, Ministral 3)

@@ -92,6 +92,8 @@ std::vector<OperationRow> Operations() {
       {MakeL2Norm(1e-6f, 8), {{T, G, D}}, {{T, G, D}}},
       {MakeMulColumns(), {{T, G, D}, {G, D}}, {{T, G, D}}},
       {MakeMulHeads(), {{T, G, R, D}, {G, R}}, {{T, G, R, D}}},
+      {MakeMulEach(), {{T, G, R, D}, {T, G, R}}, {{T, G, R, D}}},
+      {MakeMulEach(), {rows, {T}}, {rows}},
       {MakeAdd(), {rows, rows}, {rows}},
       {MakeAddBias(), {{T, G, D}, {G, D}}, {{T, G, D}}},
       {MakeMul(), {rows, rows}, {rows}},
@@ -222,6 +224,16 @@ TEST(Operations, DealElementsInEitherWay) {
         ASSERT_EQ(y[i], static_cast<float>(i) + 0.5f) << members << " members, " << i;
     }
   }
+}
+
+TEST(Operations, MultiplyEachRunByItsOwnNumber) {
+  std::vector<float> x(3 * 8, 3), z = {1, 2, 4, 8, 16, 32}, y(3 * 8, kNan);
+  StepRun run;
+  run.Rows(3);
+  run.in = {Rows{x.data(), 8}, Rows{z.data(), 2}};
+  run.out = {Rows{y.data(), 8}};
+  run.Run(*MakeMulEach());
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], 3 * z[i / 4]) << i;
 }
 
 TEST(Operations, SelectRowsByTheirPlaceInTheBatch) {
