@@ -49,6 +49,7 @@ TEST_P(ArchitectureOf, RunsQuantisedNearToItsPlainSelf) {
   TinyOptions options = OptionsFor(GetParam());
   // Of scores that are nearly equal others may be chosen: here all are.
   if (options.index_top != 0) options.index_top = 64;
+  if (options.experts.count != 0) options.experts.used = options.experts.count;
   const std::string plain = Write(TinyModel(options));
   ModelRun reference(plain);
   const RunResult expected = reference.Run({Prompt(40)}, {})[0];
@@ -100,6 +101,10 @@ TEST_P(ArchitectureOf, RefusesAFileWithoutOneOfItsTensors) {
     const std::string text = MessageOf([&] { ModelRun(path).Run({{3}}, {}); });
     std::string missing = tensor.name;
     if (OptionsFor(GetParam()).fused) missing = FirstPartOf(missing);
+    // The norm before the feed-forward has two names.
+    const size_t norm = missing.find(OptionsFor(GetParam()).ff_norm);
+    if (norm != missing.npos && !OptionsFor(GetParam()).ff_norm.empty())
+      missing = missing.substr(0, norm) + "ffn_norm.weight";
     EXPECT_EQ(text, fmt::format("{}: {}: tensor is missing", path, missing));
   }
 }
@@ -131,12 +136,11 @@ std::vector<std::string> Names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ArchitectureOf, testing::ValuesIn(Names()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, ArchitectureOf, testing::ValuesIn(Names()), [](const auto& info) {
+  std::string name = info.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
 
 // Why a changed F1 is refused, or "" where it runs.
 std::string RefusalOf(const std::function<void(TinyModel&)>& change,
@@ -156,6 +160,59 @@ std::string RefusalOf(const std::function<void(TinyModel&)>& change,
     const std::string path = (folder / "m.gguf") + ": ";
     EXPECT_TRUE(text.starts_with(path)) << text;
     return text.substr(std::min(text.size(), path.size()));
+  }
+}
+
+// Older files of Mixtral.
+TEST(Architectures, ReadExpertsThatHaveTensorsOfTheirOwn) {
+  TempFolder folder;
+  TinyOptions options;
+  options.experts = {.count = 6, .width = 96};
+  TinyModel stacked(options);
+  options.experts.apart = true;
+  TinyModel apart(options);
+  for (TinyTensor& tensor : apart.tensors) {
+    const size_t dot = tensor.name.find(".", tensor.name.find(".ffn_") + 1);
+    if (tensor.name.find(".ffn_") == tensor.name.npos || !std::isdigit(tensor.name[dot + 1]))
+      continue;
+    const auto expert = static_cast<size_t>(tensor.name[dot + 1] - '0');
+    const TinyTensor& all = stacked.tensor(tensor.name.substr(0, dot) + "_exps.weight");
+    std::copy_n(all.values.begin() + static_cast<int64_t>(expert * tensor.values.size()),
+                tensor.values.size(), tensor.values.begin());
+  }
+  stacked.Write(folder / "stacked.gguf");
+  apart.Write(folder / "apart.gguf");
+  ModelRun one(folder / "stacked.gguf"), other(folder / "apart.gguf");
+  EXPECT_TRUE(SameBits(one.Run({Prompt(20)}, {})[0].logits, other.Run({Prompt(20)}, {})[0].logits));
+}
+
+TEST(Architectures, RefuseExpertsThatCannotBe) {
+  struct Case {
+    const char* key;
+    uint32_t value;
+    const char* expected;
+  };
+  const Case cases[] = {
+      {"expert_used_count", 7,
+       "llama.expert_used_count: expected at most 64 of at most 32768 experts, found 7 of 6"},
+      {"expert_used_count", 0, "llama.expert_used_count: "},
+      {"expert_count", 1u << 30, "llama.expert_used_count: "},
+      {"expert_count", 5, "blk.0.ffn_gate_inp.weight: expected [64, 5], found [64, 6]"},
+      {"expert_feed_forward_length", 64,
+       "blk.0.ffn_gate_exps.weight: expected [64, 384], found [64, 192]"},
+      {"expert_group_count", 4, "llama.expert_group_count: "},
+      {"expert_group_count", 100, "llama.expert_group_count: "},
+      {"expert_gating_func", 9, "llama.expert_gating_func: expected 1, 2 or 3, found 9"},
+      {"leading_dense_block_count", 1, "blk.0.ffn_gate.weight: tensor is missing"},
+      {"nextn_predict_layers", 2,
+       "llama.nextn_predict_layers: expected less than the 2 blocks, found 2"},
+  };
+  TinyOptions options;
+  options.experts.count = 6;
+  EXPECT_EQ(RefusalOf([](TinyModel&) {}, options), "");
+  for (const Case& c : cases) {
+    const std::string text = RefusalOf([&](TinyModel& m) { m.key(c.key) = c.value; }, options);
+    EXPECT_TRUE(text.starts_with(c.expected)) << c.key << ": " << text;
   }
 }
 
@@ -209,7 +266,7 @@ TEST(Architectures, RefuseKeysThatDoNotFit) {
       {"rope.scaling.type", "spiral",
        "rope.scaling.type: expected none, linear, yarn or longrope, found \"spiral\""},
       {"expert_count", uint32_t{8},
-       "expert_count: expected 0, as this architecture is dense here, found 8"},
+       "expert_used_count: expected an integer, but the key is missing"},
       {"feed_forward_length", uint32_t{0}, "feed_forward_length: expected"},
       {"embedding_length", uint32_t{4294967295}, "embedding_length: expected"},
       {"context_length", "long", "context_length: expected"},
@@ -266,6 +323,12 @@ TEST(Architectures, RefuseWeightsThatAreNotFinite) {
         [&](TinyModel& m) { m.tensor(name).values[70 % m.tensor(name).values.size()] = INFINITY; });
     EXPECT_TRUE(text.starts_with(std::string(name) + ": expected finite weights")) << text;
   }
+}
+
+TEST(Architectures, RefuseExpertsOfOnesThatAreDense) {
+  EXPECT_EQ(
+      RefusalOf([](TinyModel& m) { m.key("expert_count") = uint32_t{8}; }, OptionsFor("qwen3")),
+      "qwen3.expert_count: expected 0, as this architecture is dense here, found 8");
 }
 
 TEST(Architectures, LoadDenseFilesThatSpeakOfNoExperts) {

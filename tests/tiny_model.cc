@@ -84,7 +84,8 @@ void Fill(TinyTensor& tensor, uint64_t seed) {
   const bool decay = tensor.name.ends_with("ssm_a");
   const float scale = vector ? 0.3f : std::sqrt(3 / static_cast<float>(tensor.dims[0]));
   tensor.values.resize(count);
-  for (float& value : tensor.values) value = (norm ? 1.f : decay ? -0.5f : 0.f) + scale * random.Next();
+  for (float& value : tensor.values)
+    value = (norm ? 1.f : decay ? -0.5f : 0.f) + scale * random.Next();
 }
 
 // Sizes of a delta network: two key heads, four value heads.
@@ -111,6 +112,70 @@ void AddShortConv(int64_t width, const AddTensor& add) {
   add("shortconv.out_proj.weight", {width, width});
 }
 
+void AddExpertKeys(const TinyExperts& experts, TinyModel& model) {
+  const std::pair<const char*, int64_t> counts[] = {
+      {"expert_count", experts.count},
+      {"expert_used_count", experts.used},
+      {"expert_feed_forward_length", experts.width},
+      {"expert_shared_feed_forward_length", experts.shared},
+      {"leading_dense_block_count", experts.dense_layers}};
+  for (const auto& [name, count] : counts) {
+    if (count != 0) model.key(name) = static_cast<uint32_t>(count);
+  }
+}
+
+// The tensors of one layer's experts.
+void AddExperts(const TinyOptions& o, const AddTensor& add) {
+  const TinyExperts& e = o.experts;
+  add("ffn_gate_inp.weight", {o.width, e.count});
+  if (o.biases) add("ffn_gate_inp.bias", {e.count});
+  if (e.correction) add("exp_probs_b.bias", {e.count});
+  for (const std::string name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    const bool down = name == "ffn_down";
+    const int64_t in = down ? e.width : o.width, out = down ? o.width : e.width;
+    for (int64_t i = 0; e.apart && i < e.count; ++i)
+      add(fmt::format("{}.{}.weight", name, i), {in, out});
+    if (!e.apart) add(name + "_exps.weight", {in, out, e.count});
+    if (o.biases) add(name + "_exps.bias", {out, e.count});
+    if (e.shared != 0)
+      add(name + "_shexp.weight", {down ? e.shared : o.width, down ? o.width : e.shared});
+  }
+  if (e.shared_gate) add("ffn_gate_inp_shexp.weight", {o.width});
+}
+
+// Architectures with experts whose names do not end so.
+constexpr std::string_view kWithExperts[] = {"flint", "gpt-oss",    "laguna", "mellum",
+                                             "mimo2", "minimax-m2", "step35"};
+
+// What architectures with experts have beside them.
+void SetExperts(TinyOptions& options) {
+  options.experts.count = 6;
+  const std::string& name = options.architecture;
+  auto any = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  if (any({"mimo2", "mellum", "flint", "laguna", "gpt-oss", "cohere2moe", "step35"}))
+    options.window = 8;
+  if (any({"glm4moe", "mimo2", "laguna", "minimax-m2", "ernie4_5-moe", "step35"}))
+    options.experts.correction = true;
+  if (any({"qwen2moe", "glm4moe", "flint", "laguna", "ernie4_5-moe", "hunyuan-moe", "cohere2moe",
+           "step35"})) {
+    options.experts.shared = 64;
+  }
+  if (any({"glm4moe", "mimo2", "flint", "laguna", "ernie4_5-moe", "cohere2moe", "step35"}))
+    options.experts.dense_layers = 1;
+  options.qk_norm =
+      any({"qwen3moe", "glm4moe", "mellum", "flint", "laguna", "hunyuan-moe", "step35"});
+  options.qk_norm_all = any({"minimax-m2"});
+  options.experts.shared_gate = any({"qwen2moe"});
+  options.sinks = any({"gpt-oss", "mimo2", "flint"});
+  options.head_gate = any({"laguna", "step35"});
+  options.biases = any({"gpt-oss"});
+  options.tied = options.layer_norms = any({"cohere2moe"});
+  if (any({"gpt-oss", "glm4moe"})) options.ff_norm = "post_attention_norm";
+  if (any({"cohere2moe"})) options.ff_norm = "";
+}
+
 void SetLatent(TinyOptions& options) {
   options.kv_heads = 1;
   options.head_dim = 48;
@@ -119,17 +184,16 @@ void SetLatent(TinyOptions& options) {
 
 // attn_output reads the heads' values: dv numbers each.
 void AddLatentKeys(const TinyOptions& o, TinyModel& model) {
-  const std::pair<const char*, int64_t> counts[] = {
-      {"attention.q_lora_rank", o.q_rank},
-      {"attention.kv_lora_rank", o.kv_rank},
-      {"attention.key_length", o.kv_rank + o.rope},
-      {"attention.value_length", o.kv_rank},
-      {"attention.key_length_mla", o.head_dim},
-      {"attention.value_length_mla", o.dv},
-      {"rope.dimension_count", o.rope},
-      {"attention.indexer.head_count", o.index_heads},
-      {"attention.indexer.key_length", o.index_dim},
-      {"attention.indexer.top_k", o.index_top}};
+  const std::pair<const char*, int64_t> counts[] = {{"attention.q_lora_rank", o.q_rank},
+                                                    {"attention.kv_lora_rank", o.kv_rank},
+                                                    {"attention.key_length", o.kv_rank + o.rope},
+                                                    {"attention.value_length", o.kv_rank},
+                                                    {"attention.key_length_mla", o.head_dim},
+                                                    {"attention.value_length_mla", o.dv},
+                                                    {"rope.dimension_count", o.rope},
+                                                    {"attention.indexer.head_count", o.index_heads},
+                                                    {"attention.indexer.key_length", o.index_dim},
+                                                    {"attention.indexer.top_k", o.index_top}};
   for (const auto& [name, count] : counts) {
     if (count != 0) model.key(name) = static_cast<uint32_t>(count);
   }
@@ -202,6 +266,9 @@ TinyOptions OptionsFor(std::string_view architecture) {
   } else if (architecture == "deepseek32" || architecture == "glm-dsa") {
     SetLatent(options);
     options.index_heads = 8, options.index_dim = 32, options.index_top = 5;
+  } else if (architecture.ends_with("moe") ||
+             std::ranges::find(kWithExperts, architecture) != std::end(kWithExperts)) {
+    SetExperts(options);
   } else if (architecture == "qwen3") {
     options.qk_norm = true;
   } else if (architecture == "lfm2") {
@@ -230,7 +297,8 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   key("attention.head_count_kv") = count(o.kv_heads);
   key("attention.key_length") = count(o.head_dim);
   key("attention.value_length") = count(o.head_dim);
-  key("attention.layer_norm_rms_epsilon") = 1e-5f;
+  key(o.layer_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon") = 1e-5f;
+  if (o.experts.count != 0) AddExpertKeys(o.experts, *this);
   if (o.window != 0) key("attention.sliding_window") = count(o.window);
   if (o.kv_rank != 0) AddLatentKeys(o, *this);
   if (o.mixer == TinyOptions::Mixer::kShortConv) {
@@ -270,16 +338,16 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     if (o.pre_norms && !o.ff_norm.empty()) norm(std::string(o.ff_norm), o.width);
     if (o.post_norms) norm("post_attention_norm", o.width);
     if (o.post_norms) norm("post_ffw_norm", o.width);
-    if (o.fused) {
-      project("ffn_up", o.width, 2 * o.ff_width);
-    } else {
-      project("ffn_gate", o.width, o.ff_width);
-      project("ffn_up", o.width, o.ff_width);
-    }
-    project("ffn_down", o.ff_width, o.width);
     auto add_here = [&](const std::string& name, std::vector<int64_t> dims) {
       add(block + name, std::move(dims));
     };
+    if (o.experts.count != 0 && i >= o.experts.dense_layers) {
+      AddExperts(o, add_here);
+    } else {
+      if (!o.fused) project("ffn_gate", o.width, o.ff_width);
+      project("ffn_up", o.width, o.fused ? 2 * o.ff_width : o.ff_width);
+      project("ffn_down", o.ff_width, o.width);
+    }
     if (o.mixer != TinyOptions::Mixer::kAttention && i % 2 == 0) {
       (o.mixer == TinyOptions::Mixer::kShortConv ? AddShortConv : AddDeltaNet)(o.width, add_here);
       continue;
@@ -288,6 +356,8 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     if (o.qk_norm) norm("attn_k_norm", o.head_dim);
     if (o.qk_norm_all) norm("attn_q_norm", q);
     if (o.qk_norm_all) norm("attn_k_norm", kv);
+    if (o.sinks) norm("attn_sinks", o.heads);
+    if (o.head_gate) project("attn_gate", o.width, o.heads);
     if (o.kv_rank != 0) {
       AddLatentTensors(o, add_here);
     } else if (o.fused) {

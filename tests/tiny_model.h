@@ -14,6 +14,18 @@
 
 namespace lockstep::test {
 
+// Experts in the layers behind the first `dense_layers`.
+struct TinyExperts {
+  int64_t count = 0;  // 0: none
+  int64_t used = 2;
+  int64_t width = 32;
+  int64_t shared = 0;  // width of what every token sees, 0: nothing
+  int64_t dense_layers = 0;
+  bool correction = false;   // exp_probs_b
+  bool shared_gate = false;  // ffn_gate_inp_shexp
+  bool apart = false;        // each expert has tensors of its own
+};
+
 // What a tiny model has. The defaults are fixture F1: a dense decoder of two layers.
 struct TinyOptions {
   std::string architecture = "llama";
@@ -30,12 +42,16 @@ struct TinyOptions {
   bool qk_norm = false;
   bool qk_norm_all = false;  // one norm over all heads
   bool pre_norms = true;
+  bool sinks = false;
+  bool head_gate = false;    // attn_gate, one number for each head
+  bool layer_norms = false;  // with a mean
+  TinyExperts experts;
   bool post_norms = false;
   std::string_view ff_norm = "ffn_norm";  // empty: none
   bool fused = false;  // attn_qkv, and ffn_up with the gate's rows first
   // Latent attention where kv_rank is not 0: its heads have head_dim numbers, of which `rope` are rotated.
   int64_t q_rank = 0, kv_rank = 0, rope = 0, dv = 0;
-  bool kv_together = false;                           // attn_kv_b instead of attn_k_b and attn_v_b
+  bool kv_together = false;  // attn_kv_b instead of attn_k_b and attn_v_b
   int64_t index_heads = 0, index_dim = 0, index_top = 0;  // of an indexer in each layer
   // All layers but each second have this in place of attention.
   enum class Mixer { kAttention, kShortConv, kDeltaNet };
@@ -46,7 +62,6 @@ struct TinyOptions {
 
 // F3: a hybrid of gated delta networks, short convolutions before them, and attention.
 TinyOptions HybridOptions();
-
 
 // F2: one KV head, every second layer windowed to 8 positions.
 TinyOptions WindowedOptions();
