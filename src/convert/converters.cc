@@ -11,19 +11,33 @@ namespace lockstep {
 // X(function): Converter ConvertNAME() of a file in archs/.
 #define LOCKSTEP_FOR_EACH_CONVERTER(X) \
   X(Cohere2)                           \
+  X(Cohere2Moe)                        \
+  X(Ernie45Moe)                        \
+  X(Flint)                             \
   X(Gemma2)                            \
   X(Gemma3)                            \
   X(Glm4)                              \
+  X(Glm4Moe)                           \
+  X(GptOss)                            \
   X(Granite)                           \
   X(HunyuanDense)                      \
+  X(HunyuanMoe)                        \
+  X(Laguna)                            \
   X(Llama)                             \
+  X(Mellum)                            \
+  X(Mimo2)                             \
+  X(MiniMaxM2)                         \
   X(Mistral3)                          \
+  X(Mixtral)                           \
   X(Olmo2)                             \
   X(Phi3)                              \
   X(Qwen2)                             \
+  X(Qwen2Moe)                          \
   X(Qwen3)                             \
+  X(Qwen3Moe)                          \
   X(SeedOss)                           \
-  X(Smollm3)
+  X(Smollm3)                           \
+  X(Step35)
 
 #define LOCKSTEP_DECLARE(name) Converter Convert##name();
 LOCKSTEP_FOR_EACH_CONVERTER(LOCKSTEP_DECLARE)

@@ -47,6 +47,8 @@ struct Converter {
   std::vector<TensorRule> layer_tensors = {};
   // Layers with tensors, where that is not num_hidden_layers.
   int64_t (*layers)(const Config& config) = nullptr;
+  // What the names of a layer's tensors begin with, where that is not "model.layers.N.".
+  std::string (*layer_name)(const Config& config, int64_t layer) = nullptr;
   // Tensors that no table can state. Null: none.
   void (*more)(Recipe& recipe) = nullptr;
   // Whether this is the one, where several share a class. Null: yes.

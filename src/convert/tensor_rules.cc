@@ -27,7 +27,8 @@ constexpr std::string_view kDerived[] = {".rotary_emb.inv_freq", ".attention.mas
 // Applies the rules of one checkpoint.
 class RuleBook {
  public:
-  RuleBook(Checkpoint& checkpoint, Recipe& recipe) : checkpoint_(checkpoint), recipe_(recipe) {}
+  RuleBook(const Converter& converter, Checkpoint& checkpoint, Recipe& recipe)
+      : converter_(converter), checkpoint_(checkpoint), recipe_(recipe) {}
 
   void Apply(const TensorRule& rule, int64_t layer) {
     Place place{checkpoint_.config(), layer, false};
@@ -49,13 +50,17 @@ class RuleBook {
  private:
   void ApplyOne(const TensorRule& rule, const std::string& from, const std::string& to,
                 const Place& place, bool needed) {
-    const std::string source =
-        place.layer < 0 ? from : fmt::format("model.layers.{}.{}", place.layer, from);
+    const std::string source = place.layer < 0 ? from : LayerName(place.layer) + from;
     if (to.empty()) return LeaveOut(source);
     const std::optional<Values> values = Gather(rule, source, place, needed);
     if (!values) return;
     recipe_.Emit(place.layer < 0 ? to : fmt::format("blk.{}.{}", place.layer, to), *values,
                  rule.stored);
+  }
+
+  std::string LayerName(int64_t layer) const {
+    return converter_.layer_name != nullptr ? converter_.layer_name(checkpoint_.config(), layer)
+                                            : fmt::format("model.layers.{}.", layer);
   }
 
   std::optional<Values> Gather(const TensorRule& rule, const std::string& source,
@@ -98,6 +103,7 @@ class RuleBook {
     return std::min<int64_t>(count, static_cast<int64_t>(checkpoint_.tensor_count()) + 1);
   }
 
+  const Converter& converter_;
   Checkpoint& checkpoint_;
   Recipe& recipe_;
 };
@@ -146,7 +152,7 @@ void ApplyConverter(const Converter& converter, Checkpoint& checkpoint, Recipe& 
                               checkpoint.tensor_count(), layers));
   }
   converter.keys(config, recipe.keys());
-  RuleBook book(checkpoint, recipe);
+  RuleBook book(converter, checkpoint, recipe);
   for (const TensorRule& rule : converter.model_tensors) book.Apply(rule, -1);
   if (converter.more != nullptr) converter.more(recipe);
   for (int64_t layer = 0; layer < layers; ++layer) {

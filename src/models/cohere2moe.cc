@@ -9,7 +9,8 @@ Graph BuildCohere2Moe(const ModelSource& source) {
   spec.parallel = true;
   SetWindowPattern(source, 4, spec);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
-    if (spec.layers[i].attention.window == 0 && HasExperts(source, i)) spec.layers[i].attention.rope.reset();
+    if (spec.layers[i].attention.window == 0 && HasExperts(source, i))
+      spec.layers[i].attention.rope.reset();
   }
   MoeSpec moe = ReadMoeSpec(source, {MoeSpec::Scoring::kSigmoid});
   moe.choose_by_router = true;

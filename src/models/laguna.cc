@@ -7,7 +7,8 @@ namespace lockstep {
 Graph BuildLaguna(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
   SetWindowPattern(source, 4, spec, Unwindowed::kFirst);
-  const int64_t n_rot = source.OptionalCount("rope.dimension_count_swa").value_or(spec.ropes[0].options.n_rot);
+  const int64_t n_rot =
+      source.OptionalCount("rope.dimension_count_swa").value_or(spec.ropes[0].options.n_rot);
   SetWindowedRope(spec, WindowedRope(source, n_rot, spec.ropes[0].options.base));
   ForEachLayer(spec, [](LayerSpec& layer) {
     layer.attention.qk_norm = AttentionSpec::QkNorm::kHead;

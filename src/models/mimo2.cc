@@ -14,7 +14,8 @@ Graph BuildMimo2(const ModelSource& source) {
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     AttentionSpec& attention = spec.layers[i].attention;
     attention.value_scale = value_scale;
-    attention.sinks = attention.window != 0 || source.HasTensor(fmt::format("blk.{}.attn_sinks.weight", i));
+    attention.sinks =
+        attention.window != 0 || source.HasTensor(fmt::format("blk.{}.attn_sinks.weight", i));
   }
   SetExperts(source, ReadMoeSpec(source, {MoeSpec::Scoring::kSigmoid, true, 1e-20f}), spec);
   return BuildDecoder(source, spec);

@@ -6,7 +6,8 @@ namespace lockstep {
 
 Graph BuildMiniMaxM2(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
-  ForEachLayer(spec, [](LayerSpec& layer) { layer.attention.qk_norm = AttentionSpec::QkNorm::kAll; });
+  ForEachLayer(spec,
+               [](LayerSpec& layer) { layer.attention.qk_norm = AttentionSpec::QkNorm::kAll; });
   SetExperts(source, ReadMoeSpec(source, {MoeSpec::Scoring::kSigmoid, true}), spec);
   return BuildDecoder(source, spec);
 }

@@ -5,7 +5,8 @@ namespace lockstep {
 
 Graph BuildQwen3Moe(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
-  ForEachLayer(spec, [](LayerSpec& layer) { layer.attention.qk_norm = AttentionSpec::QkNorm::kHead; });
+  ForEachLayer(spec,
+               [](LayerSpec& layer) { layer.attention.qk_norm = AttentionSpec::QkNorm::kHead; });
   SetExperts(source, ReadMoeSpec(source, {.normalize = true}), spec);
   return BuildDecoder(source, spec);
 }

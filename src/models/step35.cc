@@ -21,8 +21,10 @@ Graph BuildStep35(const ModelSource& source) {
   // Layers that see all rotate half of each head; files state the whole, and scaled frequencies of more than are rotated.
   RopeOptions& all = spec.ropes[0].options;
   const int64_t windowed_rot = source.OptionalCount("rope.dimension_count_swa").value_or(d);
-  all.n_rot = source.OptionalCount("rope.dimension_count").value_or(d) / (source.OptionalCount("rope.dimension_count_swa") ? 1 : 2);
-  if (static_cast<int64_t>(all.freq_factors.size()) > all.n_rot / 2) all.freq_factors.resize(static_cast<size_t>(all.n_rot / 2));
+  all.n_rot = source.OptionalCount("rope.dimension_count").value_or(d) /
+              (source.OptionalCount("rope.dimension_count_swa") ? 1 : 2);
+  if (static_cast<int64_t>(all.freq_factors.size()) > all.n_rot / 2)
+    all.freq_factors.resize(static_cast<size_t>(all.n_rot / 2));
   SetWindowedRope(spec, WindowedRope(source, windowed_rot, 10000));
   MoeSpec moe = ReadMoeSpec(source, {MoeSpec::Scoring::kSigmoid, true});
   moe.shared = ReadSharedExperts(source, moe);

@@ -1,0 +1,137 @@
+#include "convert/moe_rules.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace lockstep {
+namespace {
+
+const KeyNames kExperts = {"num_local_experts", "num_experts", "n_routed_experts",
+                           "moe_num_experts"};
+const KeyNames kUsed = {"num_experts_per_tok", "moe_topk", "moe_k", "moe_top_k"};
+const KeyNames kSharedWidth = {"shared_expert_intermediate_size", "share_expert_dim"};
+const KeyNames kSharedCount = {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"};
+const KeyNames kScale = {"routed_scaling_factor", "moe_routed_scaling_factor",
+                         "moe_router_scaling_factor"};
+const KeyNames kNextToken = {"num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"};
+
+bool Contains(const std::vector<int64_t>& list, int64_t value) {
+  return std::ranges::find(list, value) != list.end();
+}
+
+// "3,4,5"
+std::vector<int64_t> ListedLayers(std::string_view text) {
+  std::vector<int64_t> layers;
+  for (const char* at = text.data(); at < text.data() + text.size();) {
+    int64_t layer = 0;
+    const auto [end, error] = std::from_chars(at, text.data() + text.size(), layer);
+    if (error == std::errc()) layers.push_back(layer);
+    at = error == std::errc() ? end : at + 1;
+  }
+  return layers;
+}
+
+}  // namespace
+
+bool IsSparse(const Place& place) {
+  const Config& config = place.config;
+  if (place.layer >= config.layers()) return true;
+  if (const auto types = config.Strings("mlp_layer_types"); !types.empty()) {
+    const auto i = static_cast<size_t>(place.layer);
+    return i < types.size() && types[i] == "sparse";
+  }
+  if (const auto dense = config.OptionalCount("first_k_dense_replace"))
+    return place.layer >= *dense;
+  if (config.Has("moe_layers_enum"))
+    return Contains(ListedLayers(config.String("moe_layers_enum")), place.layer);
+  if (const auto start = config.OptionalCount("moe_layer_start_index")) {
+    const int64_t end = config.CountOr("moe_layer_end_index", config.layers() - 1);
+    const int64_t step = std::max<int64_t>(config.CountOr("moe_layer_interval", 1), 1);
+    return place.layer >= *start && place.layer <= end && (place.layer + 1) % step == 0;
+  }
+  const int64_t step = std::max<int64_t>(config.CountOr("decoder_sparse_step", 1), 1);
+  return !Contains(config.Counts("mlp_only_layers"), place.layer) && (place.layer + 1) % step == 0;
+}
+
+bool IsDense(const Place& place) { return !IsSparse(place); }
+
+void SetMoeKeys(const Config& config, Keys& keys) {
+  keys.Set("expert_count", config.Count(kExperts));
+  keys.Set("expert_used_count", config.Count(kUsed));
+  if (const auto width = config.OptionalCount("moe_intermediate_size"))
+    keys.Set("expert_feed_forward_length", *width);
+  if (const auto width = config.OptionalCount(kSharedWidth)) {
+    keys.Set("expert_shared_feed_forward_length", *width);
+  } else if (const auto count = config.OptionalCount(kSharedCount); count && *count > 0) {
+    keys.Set("expert_shared_count", *count);
+  }
+  if (const int64_t groups = config.CountOr("n_group", 1); groups > 1) {
+    keys.Set("expert_group_count", groups);
+    keys.Set("expert_group_used_count", config.Count("topk_group"));
+  }
+  if (const auto scale = config.OptionalNumber(kScale)) keys.Set("expert_weights_scale", *scale);
+  if (config.Has("norm_topk_prob"))
+    keys.Set("expert_weights_norm", config.BoolOr("norm_topk_prob", false));
+  int64_t dense = 0;
+  while (dense < config.layers() && IsDense({config, dense})) ++dense;
+  if (dense > 0) keys.Set("leading_dense_block_count", dense);
+}
+
+std::vector<TensorRule> ExpertTensors(const ExpertNames& names) {
+  return {{names.gate, "ffn_gate_exps.weight", nullptr, IsSparse},
+          {names.up, "ffn_up_exps.weight", nullptr, IsSparse},
+          {names.down, "ffn_down_exps.weight", nullptr, IsSparse}};
+}
+
+std::vector<TensorRule> RouterTensors(std::string_view router, std::string_view correction) {
+  std::vector<TensorRule> rules = {
+      {router, "ffn_gate_inp.weight", nullptr, IsSparse, Stored::kF32}};
+  if (!correction.empty()) {
+    // Some releases keep it as a row of a matrix.
+    const auto flat = [](const Values& values, const Place&) {
+      return Reshape(values, {values.size()});
+    };
+    rules.push_back({correction, "exp_probs_b.bias", flat, IsSparse, Stored::kF32});
+  }
+  return rules;
+}
+
+std::vector<TensorRule> SharedExpertTensors(std::string_view gate, std::string_view up,
+                                            std::string_view down) {
+  return {{gate, "ffn_gate_shexp.weight", nullptr, IsSparse},
+          {up, "ffn_up_shexp.weight", nullptr, IsSparse},
+          {down, "ffn_down_shexp.weight", nullptr, IsSparse}};
+}
+
+std::vector<TensorRule> DenseLayerTensors() {
+  return {{"mlp.gate_proj.*", "ffn_gate.*", nullptr, IsDense},
+          {"mlp.up_proj.*", "ffn_up.*", nullptr, IsDense},
+          {"mlp.down_proj.*", "ffn_down.*", nullptr, IsDense}};
+}
+
+int64_t BlocksWithNextToken(const Config& config) {
+  return config.layers() + config.CountOr(kNextToken, 0);
+}
+
+bool IsNextTokenBlock(const Place& place) { return place.layer >= place.config.layers(); }
+
+void SetNextTokenKeys(const Config& config, Keys& keys) {
+  const int64_t blocks = config.CountOr(kNextToken, 0);
+  if (blocks == 0) return;
+  keys.Set("block_count", BlocksWithNextToken(config));
+  keys.Set("nextn_predict_layers", blocks);
+}
+
+std::vector<TensorRule> NextTokenTensors() {
+  auto optional = [](std::string_view from, std::string_view to) {
+    return TensorRule{from, to, nullptr, IsNextTokenBlock, Stored::kByType, true};
+  };
+  return {{"eh_proj.weight", "nextn.eh_proj.weight", nullptr, IsNextTokenBlock},
+          {"enorm.weight", "nextn.enorm.weight", nullptr, IsNextTokenBlock},
+          {"hnorm.weight", "nextn.hnorm.weight", nullptr, IsNextTokenBlock},
+          optional("shared_head.norm.weight", "nextn.shared_head_norm.weight"),
+          optional("shared_head.head.weight", "nextn.shared_head_head.weight"),
+          optional("embed_tokens.weight", "nextn.embed_tokens.weight")};
+}
+
+}  // namespace lockstep
