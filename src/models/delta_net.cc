@@ -104,8 +104,10 @@ DeltaNetSpec ReadDeltaNetSpec(const ModelSource& source) {
 std::vector<bool> ReadRecurrentLayers(const ModelSource& source, size_t layers) {
   const std::string key = source.Key("attention.recurrent_layers");
   if (source.metadata().Find(key)) {
-    const auto flags = source.metadata().RequiredArray<bool>(key, GgufLength::Exactly(layers));
-    return {flags.begin(), flags.end()};
+    // Blocks that predict tokens further ahead are listed too.
+    const auto blocks = static_cast<uint64_t>(source.Count("block_count"));
+    const auto flags = source.metadata().RequiredArray<bool>(key, GgufLength::Exactly(blocks));
+    return {flags.begin(), flags.begin() + static_cast<int64_t>(layers)};
   }
   const auto interval = static_cast<size_t>(source.OptionalCount("full_attention_interval").value_or(4));
   std::vector<bool> recurrent;

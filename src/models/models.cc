@@ -19,6 +19,7 @@ namespace lockstep {
   X(Glm4Moe, "glm4moe")                   \
   X(GptOss, "gpt-oss")                    \
   X(Granite, "granite")                   \
+  X(GraniteHybrid, "granitehybrid")       \
   X(HunyuanMoe, "hunyuan-moe")            \
   X(Laguna, "laguna")                     \
   X(Lfm2, "lfm2")                         \
@@ -34,7 +35,9 @@ namespace lockstep {
   X(Qwen2Moe, "qwen2moe")                 \
   X(Qwen3, "qwen3")                       \
   X(Qwen35, "qwen35")                     \
+  X(Qwen35Moe, "qwen35moe")               \
   X(Qwen3Moe, "qwen3moe")                 \
+  X(Qwen3Next, "qwen3next")               \
   X(SeedOss, "seed_oss")                  \
   X(Smollm3, "smollm3")                   \
   X(Step35, "step35")

@@ -1,7 +1,7 @@
 // Qwen3-Next and Qwen3.5 (Qwen team 2025, 2026): three gated delta networks to one attention with an output gate, dense or with experts.
 // Files of Qwen3.5 have their value heads tiled over the key heads.
-#include "models/decoder.h"
 #include "models/delta_net.h"
+#include "models/moe.h"
 
 namespace lockstep {
 namespace {
@@ -19,8 +19,22 @@ DecoderSpec ReadHybridSpec(const ModelSource& source, bool tiled) {
   return spec;
 }
 
+DecoderSpec WithExperts(const ModelSource& source, DecoderSpec spec) {
+  MoeSpec moe = ReadMoeSpec(source, {.normalize = true});
+  moe.shared = ReadSharedExperts(source, moe);
+  moe.shared_gate = true;
+  SetExperts(source, moe, spec);
+  return spec;
+}
+
 }  // namespace
 
+Graph BuildQwen3Next(const ModelSource& source) {
+  return BuildDecoder(source, WithExperts(source, ReadHybridSpec(source, false)));
+}
+Graph BuildQwen35Moe(const ModelSource& source) {
+  return BuildDecoder(source, WithExperts(source, ReadHybridSpec(source, true)));
+}
 Graph BuildQwen35(const ModelSource& source) { return BuildDecoder(source, ReadHybridSpec(source, true)); }
 
 }  // namespace lockstep
