@@ -81,11 +81,15 @@ TEST_P(ArchitectureOf, UsesEveryTensorOfItsFile) {
 }
 
 // Without a fused tensor, what is missing is the first of its parts.
-std::string FirstPartOf(std::string tensor) {
-  for (const auto& [fused, part] :
-       {std::pair("attn_qkv", "attn_q"), std::pair("ffn_up", "ffn_gate")}) {
+std::string FirstPartOf(std::string tensor, const TinyOptions& options) {
+  using Parts = std::vector<std::pair<std::string_view, std::string_view>>;
+  const Parts parts = options.fused ? Parts{{"attn_qkv", "attn_q"}, {"ffn_up", "ffn_gate"}}
+                      : options.mixer == TinyOptions::Mixer::kWovenDeltaNet
+                          ? Parts{{"ssm_in", "attn_qkv"}, {"ssm_ba", "ssm_beta"}}
+                          : Parts{};
+  for (const auto& [fused, part] : parts) {
     if (const size_t at = tensor.find(fused); at != tensor.npos)
-      tensor.replace(at, std::string_view(fused).size(), part);
+      tensor.replace(at, fused.size(), part);
   }
   return tensor;
 }
@@ -99,8 +103,7 @@ TEST_P(ArchitectureOf, RefusesAFileWithoutOneOfItsTensors) {
     changed.Remove(tensor.name);
     const std::string path = Write(changed);
     const std::string text = MessageOf([&] { ModelRun(path).Run({{3}}, {}); });
-    std::string missing = tensor.name;
-    if (OptionsFor(GetParam()).fused) missing = FirstPartOf(missing);
+    std::string missing = FirstPartOf(tensor.name, OptionsFor(GetParam()));
     // The norm before the feed-forward has two names.
     const size_t norm = missing.find(OptionsFor(GetParam()).ff_norm);
     if (norm != missing.npos && !OptionsFor(GetParam()).ff_norm.empty())

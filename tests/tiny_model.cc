@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "gguf/gguf_writer.h"
+#include "tiny_mixers.h"
 
 namespace lockstep::test {
 namespace {
@@ -79,38 +80,16 @@ void Fill(TinyTensor& tensor, uint64_t seed) {
   uint64_t count = 1;
   for (uint64_t dim : tensor.dims) count *= dim;
   Random random(SeedOf(tensor.name, seed));
-  const bool vector = tensor.dims.size() == 1;
-  const bool norm = tensor.name.ends_with("norm.weight");
   const bool decay = tensor.name.ends_with("ssm_a");
+  const bool vector = tensor.dims.size() == 1 || decay;
+  const bool norm = tensor.name.ends_with("norm.weight");
   const float scale = vector ? 0.3f : std::sqrt(3 / static_cast<float>(tensor.dims[0]));
   tensor.values.resize(count);
   for (float& value : tensor.values)
     value = (norm ? 1.f : decay ? -0.5f : 0.f) + scale * random.Next();
 }
 
-// Sizes of a delta network: two key heads, four value heads.
-constexpr int64_t kKeyHeads = 2, kValueHeads = 4, kStateWidth = 16, kConvTaps = 4;
-
 using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
-
-void AddDeltaNet(int64_t width, const AddTensor& add) {
-  const int64_t keys = kKeyHeads * kStateWidth, values = kValueHeads * kStateWidth;
-  add("attn_qkv.weight", {width, 2 * keys + values});
-  add("attn_gate.weight", {width, values});
-  add("ssm_conv1d.weight", {kConvTaps, 2 * keys + values});
-  add("ssm_beta.weight", {width, kValueHeads});
-  add("ssm_alpha.weight", {width, kValueHeads});
-  add("ssm_dt.bias", {kValueHeads});
-  add("ssm_a", {kValueHeads});
-  add("ssm_norm.weight", {kStateWidth});
-  add("ssm_out.weight", {values, width});
-}
-
-void AddShortConv(int64_t width, const AddTensor& add) {
-  add("shortconv.in_proj.weight", {width, 3 * width});
-  add("shortconv.conv.weight", {kConvTaps, width});
-  add("shortconv.out_proj.weight", {width, width});
-}
 
 void AddExpertKeys(const TinyExperts& experts, TinyModel& model) {
   const std::pair<const char*, int64_t> counts[] = {
@@ -239,6 +218,7 @@ TinyOptions HybridOptions() { return OptionsFor("qwen35"); }
 TinyOptions OptionsFor(std::string_view architecture) {
   TinyOptions options;
   options.architecture = architecture;
+  if (SetMixer(options)) return options;
   if (architecture == "gemma2" || architecture == "gemma3") {
     options.window = 8;
     options.tied = true;
@@ -271,15 +251,6 @@ TinyOptions OptionsFor(std::string_view architecture) {
     SetExperts(options);
   } else if (architecture == "qwen3") {
     options.qk_norm = true;
-  } else if (architecture == "lfm2") {
-    options.mixer = TinyOptions::Mixer::kShortConv;
-    options.qk_norm = true;
-    options.layers = 3;
-  } else if (architecture == "qwen35") {
-    options.mixer = TinyOptions::Mixer::kDeltaNet;
-    options.qk_norm = true;
-    options.gated_queries = true;
-    options.layers = 3;
   } else {
     options.biases = true;
   }
@@ -301,20 +272,7 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   if (o.experts.count != 0) AddExpertKeys(o.experts, *this);
   if (o.window != 0) key("attention.sliding_window") = count(o.window);
   if (o.kv_rank != 0) AddLatentKeys(o, *this);
-  if (o.mixer == TinyOptions::Mixer::kShortConv) {
-    std::vector<int32_t> kv_heads;
-    for (int64_t i = 0; i < o.layers; ++i)
-      kv_heads.push_back(i % 2 == 0 ? 0 : static_cast<int32_t>(o.kv_heads));
-    key("attention.head_count_kv") = kv_heads;
-    key("shortconv.l_cache") = count(kConvTaps);
-  } else if (o.mixer == TinyOptions::Mixer::kDeltaNet) {
-    key("full_attention_interval") = uint32_t{2};
-    key("ssm.group_count") = count(kKeyHeads);
-    key("ssm.time_step_rank") = count(kValueHeads);
-    key("ssm.state_size") = count(kStateWidth);
-    key("ssm.inner_size") = count(kValueHeads * kStateWidth);
-    key("ssm.conv_kernel") = count(kConvTaps);
-  }
+  if (o.mixer != TinyOptions::Mixer::kAttention) AddMixerKeys(o, *this);
   AddTokenizer(o.vocab, keys);
 
   auto add = [&](std::string name, std::vector<int64_t> dims) {
@@ -349,7 +307,7 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
       project("ffn_down", o.ff_width, o.width);
     }
     if (o.mixer != TinyOptions::Mixer::kAttention && i % 2 == 0) {
-      (o.mixer == TinyOptions::Mixer::kShortConv ? AddShortConv : AddDeltaNet)(o.width, add_here);
+      AddMixer(o, add_here);
       continue;
     }
     if (o.qk_norm) norm("attn_q_norm", o.head_dim);

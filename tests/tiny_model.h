@@ -54,7 +54,7 @@ struct TinyOptions {
   bool kv_together = false;  // attn_kv_b instead of attn_k_b and attn_v_b
   int64_t index_heads = 0, index_dim = 0, index_top = 0;  // of an indexer in each layer
   // All layers but each second have this in place of attention.
-  enum class Mixer { kAttention, kShortConv, kDeltaNet };
+  enum class Mixer { kAttention, kShortConv, kDeltaNet, kWovenDeltaNet, kMamba };
   Mixer mixer = Mixer::kAttention;
   bool gated_queries = false;  // attn_q has a gate beside each head's query
   uint64_t seed = 1;

@@ -1,0 +1,114 @@
+#include "tiny_mixers.h"
+
+#include <algorithm>
+
+namespace lockstep::test {
+namespace {
+
+using Mixer = TinyOptions::Mixer;
+using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
+
+// Two key heads, four value heads; groups and heads of a state space alike.
+constexpr int64_t kKeyHeads = 2, kValueHeads = 4, kStateWidth = 16, kTaps = 4;
+constexpr int64_t kKeys = kKeyHeads * kStateWidth, kValues = kValueHeads * kStateWidth;
+
+struct MixerRow {
+  std::string_view architecture;
+  Mixer mixer;
+  bool qk_norm, gated_queries, experts, shared_gate;
+};
+constexpr MixerRow kRows[] = {
+    {"granitehybrid", Mixer::kMamba, false, false, true, false},
+    {"lfm2", Mixer::kShortConv, true, false, false, false},
+    {"qwen35", Mixer::kDeltaNet, true, true, false, false},
+    {"qwen35moe", Mixer::kDeltaNet, true, true, true, true},
+    {"qwen3next", Mixer::kWovenDeltaNet, true, true, true, true},
+};
+
+void AddShortConv(int64_t width, const AddTensor& add) {
+  add("shortconv.in_proj.weight", {width, 3 * width});
+  add("shortconv.conv.weight", {kTaps, width});
+  add("shortconv.out_proj.weight", {width, width});
+}
+
+void AddDeltaNet(int64_t width, bool woven, const AddTensor& add) {
+  if (woven) {
+    add("ssm_in.weight", {width, 2 * kKeys + 2 * kValues});
+    add("ssm_ba.weight", {width, 2 * kValueHeads});
+  } else {
+    add("attn_qkv.weight", {width, 2 * kKeys + kValues});
+    add("attn_gate.weight", {width, kValues});
+    add("ssm_beta.weight", {width, kValueHeads});
+    add("ssm_alpha.weight", {width, kValueHeads});
+  }
+  add("ssm_conv1d.weight", {kTaps, 2 * kKeys + kValues});
+  add("ssm_dt.bias", {kValueHeads});
+  add("ssm_a", {kValueHeads});
+  add("ssm_norm.weight", {kStateWidth});
+  add("ssm_out.weight", {kValues, width});
+}
+
+void AddMamba(int64_t width, const AddTensor& add) {
+  const int64_t channels = kValues + 2 * kKeys;
+  add("ssm_in.weight", {width, kValues + channels + kValueHeads});
+  add("ssm_conv1d.weight", {kTaps, channels});
+  add("ssm_conv1d.bias", {channels});
+  add("ssm_dt.bias", {kValueHeads});
+  add("ssm_a", {1, kValueHeads});
+  add("ssm_d", {1, kValueHeads});
+  add("ssm_norm.weight", {kValues / kKeyHeads, kKeyHeads});
+  add("ssm_out.weight", {kValues, width});
+}
+
+}  // namespace
+
+bool SetMixer(TinyOptions& options) {
+  const auto* row = std::ranges::find(kRows, options.architecture, &MixerRow::architecture);
+  if (row == std::end(kRows)) return false;
+  options.mixer = row->mixer;
+  options.qk_norm = row->qk_norm;
+  options.gated_queries = row->gated_queries;
+  if (row->experts) {
+    options.experts.count = 6;
+    options.experts.shared = 64;
+    options.experts.shared_gate = row->shared_gate;
+  }
+  return true;
+}
+
+void AddMixerKeys(const TinyOptions& options, TinyModel& model) {
+  auto count = [](int64_t value) { return static_cast<uint32_t>(value); };
+  if (options.mixer == Mixer::kShortConv || options.mixer == Mixer::kMamba) {
+    std::vector<int32_t> kv_heads;
+    for (int64_t i = 0; i < options.layers; ++i)
+      kv_heads.push_back(i % 2 == 0 ? 0 : static_cast<int32_t>(options.kv_heads));
+    model.key("attention.head_count_kv") = kv_heads;
+  } else {
+    model.key("full_attention_interval") = uint32_t{2};
+  }
+  if (options.mixer == Mixer::kShortConv) {
+    model.key("shortconv.l_cache") = count(kTaps);
+    return;
+  }
+  model.key("ssm.group_count") = count(kKeyHeads);
+  model.key("ssm.time_step_rank") = count(kValueHeads);
+  model.key("ssm.state_size") = count(kStateWidth);
+  model.key("ssm.inner_size") = count(kValues);
+  model.key("ssm.conv_kernel") = count(kTaps);
+}
+
+void AddMixer(const TinyOptions& options, const AddTensor& add) {
+  switch (options.mixer) {
+    case Mixer::kAttention:
+      return;
+    case Mixer::kShortConv:
+      return AddShortConv(options.width, add);
+    case Mixer::kDeltaNet:
+    case Mixer::kWovenDeltaNet:
+      return AddDeltaNet(options.width, options.mixer == Mixer::kWovenDeltaNet, add);
+    case Mixer::kMamba:
+      return AddMamba(options.width, add);
+  }
+}
+
+}  // namespace lockstep::test
