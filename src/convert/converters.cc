@@ -20,9 +20,11 @@ namespace lockstep {
   X(Glm4Moe)                           \
   X(GptOss)                            \
   X(Granite)                           \
+  X(GraniteHybrid)                     \
   X(HunyuanDense)                      \
   X(HunyuanMoe)                        \
   X(Laguna)                            \
+  X(Lfm2)                              \
   X(Llama)                             \
   X(Mellum)                            \
   X(Mimo2)                             \
@@ -34,7 +36,10 @@ namespace lockstep {
   X(Qwen2)                             \
   X(Qwen2Moe)                          \
   X(Qwen3)                             \
+  X(Qwen35)                            \
+  X(Qwen35Moe)                         \
   X(Qwen3Moe)                          \
+  X(Qwen3Next)                         \
   X(SeedOss)                           \
   X(Smollm3)                           \
   X(Step35)

@@ -134,4 +134,23 @@ std::vector<TensorRule> NextTokenTensors() {
           optional("embed_tokens.weight", "nextn.embed_tokens.weight")};
 }
 
+std::string MtpLayerName(const Config& config, int64_t layer) {
+  const bool next_token = layer >= config.layers();
+  return fmt::format("{}.layers.{}.", next_token ? "mtp" : "model", next_token ? layer - config.layers() : layer);
+}
+
+void EmitMtpTensors(Recipe& recipe, Values (*norm)(const Values& values, const Place& place)) {
+  const Config& config = recipe.config();
+  if (BlocksWithNextToken(config) == config.layers()) return;
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"fc", "eh_proj"},
+                                                                             {"pre_fc_norm_embedding", "enorm"},
+                                                                             {"pre_fc_norm_hidden", "hnorm"},
+                                                                             {"norm", "shared_head_norm"}};
+  for (const auto& [from, to] : kNames) {
+    Values values = recipe.Take(fmt::format("mtp.{}.weight", from));
+    if (norm != nullptr && to.ends_with("norm")) values = norm(values, {config, config.layers()});
+    recipe.Emit(fmt::format("blk.{}.nextn.{}.weight", config.layers(), to), values);
+  }
+}
+
 }  // namespace lockstep

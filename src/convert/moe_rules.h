@@ -40,5 +40,9 @@ bool IsNextTokenBlock(const Place& place);
 void SetNextTokenKeys(const Config& config, Keys& keys);
 // eh_proj, enorm, hnorm and shared_head of such a block, in checkpoints that keep it as one more layer.
 std::vector<TensorRule> NextTokenTensors();
+// The same where such blocks are "mtp.layers.N." and what they share "mtp.": names of layers, and fc, pre_fc_norm_embedding, pre_fc_norm_hidden
+// and norm, the norms through `norm` (null: as they are).
+std::string MtpLayerName(const Config& config, int64_t layer);
+void EmitMtpTensors(Recipe& recipe, Values (*norm)(const Values& values, const Place& place));
 
 }  // namespace lockstep

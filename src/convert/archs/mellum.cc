@@ -16,25 +16,9 @@ void SetKeys(const Config& config, Keys& keys) {
   keys.Set("attention.sliding_window_pattern", windowed);
 }
 
-std::string LayerName(const Config& config, int64_t layer) {
-  const bool next_token = layer >= config.layers();
-  return fmt::format("{}.layers.{}.", next_token ? "mtp" : "model",
-                     next_token ? layer - config.layers() : layer);
-}
-
 void More(Recipe& recipe) {
   EmitRopeTensors(recipe);
-  const Config& config = recipe.config();
-  if (BlocksWithNextToken(config) == config.layers()) return;
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"fc", "eh_proj"},
-      {"pre_fc_norm_embedding", "enorm"},
-      {"pre_fc_norm_hidden", "hnorm"},
-      {"norm", "shared_head_norm"}};
-  for (const auto& [from, to] : kNames) {
-    recipe.Emit(fmt::format("blk.{}.nextn.{}.weight", config.layers(), to),
-                recipe.Take(fmt::format("mtp.{}.weight", from)));
-  }
+  EmitMtpTensors(recipe, nullptr);
 }
 
 }  // namespace
@@ -50,7 +34,7 @@ Converter ConvertMellum() {
               Join({PreNormTensors(), AttentionTensors(), HeadNormTensors(), DenseLayerTensors(),
                     RouterTensors("mlp.gate.weight"), ExpertTensors(kMlpExperts)}),
           .layers = BlocksWithNextToken,
-          .layer_name = LayerName,
+          .layer_name = MtpLayerName,
           .more = More};
 }
 
