@@ -189,6 +189,32 @@ TEST(Architectures, ReadExpertsThatHaveTensorsOfTheirOwn) {
   EXPECT_TRUE(SameBits(one.Run({Prompt(20)}, {})[0].logits, other.Run({Prompt(20)}, {})[0].logits));
 }
 
+TEST(Architectures, ReadGateAndUpOfExpertsFromOneTensor) {
+  TempFolder folder;
+  TinyOptions options;
+  options.experts = {.count = 6, .width = 96};
+  TinyModel model(options);
+  model.Write(folder / "two.gguf");
+  for (int layer : {0, 1}) {
+    const std::string block = fmt::format("blk.{}.", layer);
+    const TinyTensor gate = model.tensor(block + "ffn_gate_exps.weight"),
+                     up = model.tensor(block + "ffn_up_exps.weight");
+    TinyTensor both{block + "ffn_gate_up_exps.weight", {64, 2 * 96, 6}, {}};
+    for (int64_t e = 0; e < 6; ++e) {
+      for (const TinyTensor* half : {&gate, &up}) {
+        const auto begin = half->values.begin() + e * 64 * 96;
+        both.values.insert(both.values.end(), begin, begin + 64 * 96);
+      }
+    }
+    model.Remove(gate.name);
+    model.Remove(up.name);
+    model.tensors.push_back(both);
+  }
+  model.Write(folder / "one.gguf");
+  ModelRun two(folder / "two.gguf"), one(folder / "one.gguf");
+  EXPECT_TRUE(SameBits(two.Run({Prompt(20)}, {})[0].logits, one.Run({Prompt(20)}, {})[0].logits));
+}
+
 TEST(Architectures, RefuseExpertsThatCannotBe) {
   struct Case {
     const char* key;

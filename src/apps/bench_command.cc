@@ -65,8 +65,8 @@ struct WeightWork {
 WeightWork CountWork(const Model& model) {
   WeightWork work;
   for (const WeightUse& use : FindWeights(model.graph(), model.file())) {
-    if (use.kind != OperandKind::kMatrix) continue;
-    const double ops = 2 * static_cast<double>(use.rows) * static_cast<double>(use.width);
+    const double ops = 2 * use.used() * static_cast<double>(use.experts) *
+                       static_cast<double>(use.rows) * static_cast<double>(use.width);
     (use.rows == model.vocab() ? work.of_logits : work.of_token) += ops;
   }
   return work;

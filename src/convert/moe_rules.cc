@@ -35,16 +35,16 @@ std::vector<int64_t> ListedLayers(std::string_view text) {
 
 bool IsSparse(const Place& place) {
   const Config& config = place.config;
-  if (place.layer >= config.layers()) return true;
   if (const auto types = config.Strings("mlp_layer_types"); !types.empty()) {
     const auto i = static_cast<size_t>(place.layer);
-    return i < types.size() && types[i] == "sparse";
+    return i < types.size() ? types[i] == "sparse" : IsNextTokenBlock(place);
   }
   if (const auto dense = config.OptionalCount("first_k_dense_replace"))
     return place.layer >= *dense;
   if (config.Has("moe_layers_enum"))
     return Contains(ListedLayers(config.String("moe_layers_enum")), place.layer);
   if (const auto start = config.OptionalCount("moe_layer_start_index")) {
+    if (IsNextTokenBlock(place)) return true;
     const int64_t end = config.CountOr("moe_layer_end_index", config.layers() - 1);
     const int64_t step = std::max<int64_t>(config.CountOr("moe_layer_interval", 1), 1);
     return place.layer >= *start && place.layer <= end && (place.layer + 1) % step == 0;
@@ -122,16 +122,29 @@ void SetNextTokenKeys(const Config& config, Keys& keys) {
   keys.Set("nextn_predict_layers", blocks);
 }
 
-std::vector<TensorRule> NextTokenTensors() {
-  auto optional = [](std::string_view from, std::string_view to) {
-    return TensorRule{from, to, nullptr, IsNextTokenBlock, Stored::kByType, true};
+std::vector<TensorRule> NextTokenTensors(Values (*norms)(const Values&, const Place&)) {
+  const auto rule = [](std::string_view from, std::string_view to, auto transform, bool optional) {
+    return TensorRule{from, to, transform, IsNextTokenBlock, Stored::kByType, optional};
   };
-  return {{"eh_proj.weight", "nextn.eh_proj.weight", nullptr, IsNextTokenBlock},
-          {"enorm.weight", "nextn.enorm.weight", nullptr, IsNextTokenBlock},
-          {"hnorm.weight", "nextn.hnorm.weight", nullptr, IsNextTokenBlock},
-          optional("shared_head.norm.weight", "nextn.shared_head_norm.weight"),
-          optional("shared_head.head.weight", "nextn.shared_head_head.weight"),
-          optional("embed_tokens.weight", "nextn.embed_tokens.weight")};
+  Values (*const none)(const Values&, const Place&) = nullptr;
+  return {rule("eh_proj.weight", "nextn.eh_proj.weight", none, false),
+          rule("enorm.weight", "nextn.enorm.weight", norms, false),
+          rule("hnorm.weight", "nextn.hnorm.weight", norms, false),
+          rule("shared_head.norm.weight", "nextn.shared_head_norm.weight", norms, true),
+          rule("shared_head.head.weight", "nextn.shared_head_head.weight", none, true),
+          rule("embed_tokens.weight", "nextn.embed_tokens.weight", none, true)};
+}
+
+void SetWindowKeysOfBlocks(const Config& config, NextToken next_token, Keys& keys) {
+  const auto kinds = config.Strings("layer_types");
+  std::vector<bool> windowed(static_cast<size_t>(BlocksWithNextToken(config)),
+                             next_token == NextToken::kWindowed);
+  const std::vector<bool> layers = config.WindowedLayers();
+  std::copy(layers.begin(), layers.end(), windowed.begin());
+  for (size_t i = layers.size(); i < std::min(windowed.size(), kinds.size()); ++i)
+    windowed[i] = kinds[i] == "sliding_attention";
+  keys.Set("attention.sliding_window", config.Count("sliding_window"));
+  keys.Set("attention.sliding_window_pattern", windowed);
 }
 
 std::string MtpLayerName(const Config& config, int64_t layer) {

@@ -6,7 +6,8 @@
 namespace lockstep {
 
 // Whether a layer has experts, by whichever key says so: mlp_layer_types, first_k_dense_replace, moe_layers_enum, moe_layer_start_index
-// .. moe_layer_end_index, mlp_only_layers with decoder_sparse_step; all layers where none does. Next-token blocks have experts.
+// .. moe_layer_end_index, mlp_only_layers with decoder_sparse_step; all layers where none does. Next-token blocks have experts where the
+// key does not list them.
 bool IsSparse(const Place& place);
 bool IsDense(const Place& place);
 
@@ -38,11 +39,15 @@ int64_t BlocksWithNextToken(const Config& config);
 bool IsNextTokenBlock(const Place& place);
 // block_count and nextn_predict_layers.
 void SetNextTokenKeys(const Config& config, Keys& keys);
-// eh_proj, enorm, hnorm and shared_head of such a block, in checkpoints that keep it as one more layer.
-std::vector<TensorRule> NextTokenTensors();
+// eh_proj, enorm, hnorm and shared_head of such a block, in checkpoints that keep it as one more layer. `norms`: what is done to norms.
+std::vector<TensorRule> NextTokenTensors(Values (*norms)(const Values&, const Place&) = nullptr);
 // The same where such blocks are "mtp.layers.N." and what they share "mtp.": names of layers, and fc, pre_fc_norm_embedding, pre_fc_norm_hidden
 // and norm, the norms through `norm` (null: as they are).
 std::string MtpLayerName(const Config& config, int64_t layer);
 void EmitMtpTensors(Recipe& recipe, Values (*norm)(const Values& values, const Place& place));
+// attention.sliding_window and which layers have it, next-token blocks included: they have one or not as `next_token` says, where
+// layer_types does not list them.
+enum class NextToken { kWindowed, kSeesAll };
+void SetWindowKeysOfBlocks(const Config& config, NextToken next_token, Keys& keys);
 
 }  // namespace lockstep

@@ -89,7 +89,7 @@ Model::Model(const LoadOptions& options)
   int64_t weight_bytes = 0;
   for (const WeightUse& use : uses) {
     weight_bytes += use.bytes();
-    if (use.kind == OperandKind::kMatrix) bytes_per_token_ += use.bytes();
+    bytes_per_token_ += static_cast<int64_t>(use.used() * static_cast<double>(use.bytes()));
   }
   program_ =
       std::make_unique<Program>(graph_, TakesCodes(uses), ProgramOptionsFor(graph_, options));

@@ -71,6 +71,16 @@ std::vector<WeightUse> FindExperts(const GgufFile& file, ValueId id, const Value
   return uses;
 }
 
+// How many of them a token uses: all, where nothing chooses.
+int64_t UsedExperts(const Graph& graph, const Node& node, int64_t all) {
+  for (ValueId id : node.inputs) {
+    const Shape& shape = graph.value(id).shape;
+    const Axis& last = shape[shape.rank() - 1];
+    if (graph.value(id).kind == Value::Kind::kComputed && last.name == 'u') return last.size;
+  }
+  return all;
+}
+
 // A vector is one row of its file's tensor or has any of its last axes in each of several; a part of a fused one is counted in such
 // rows, or in the numbers of the only one. Returns how many numbers a row so counted has.
 int64_t ExpectVector(const GgufFile& file, const GgufTensor& tensor, const Value& value) {
@@ -91,7 +101,11 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
                                   size_t operand, OperandKind kind) {
   const ValueId id = node.inputs[operand];
   const Value& value = graph.value(id);
-  if (kind == OperandKind::kExperts) return FindExperts(file, id, value);
+  if (kind == OperandKind::kExperts) {
+    std::vector<WeightUse> uses = FindExperts(file, id, value);
+    for (WeightUse& use : uses) use.used_experts = UsedExperts(graph, node, use.all_experts);
+    return uses;
+  }
   const GgufTensor tensor = file.RequireTensor(value.source.tensor);
   const int64_t elements = Elements(value.shape);
   WeightUse use{id,

@@ -26,10 +26,16 @@ struct WeightUse {
   int64_t file_rows = 0;  // rows of one expert in the tensor
   int64_t experts = 1;    // experts of this tensor
   int64_t first_expert = 0, all_experts = 1;
+  int64_t used_experts = 1;  // that one token reads, of all
 
   WeightRows in_file() const { return {tensor, source, rows, width}; }
   // Bytes this use takes in memory of its own (tables stay in the file's map).
   int64_t bytes() const;
+  // The share of it that one token reads, of weights that are multiplied.
+  double used() const {
+    const bool multiplied = kind == OperandKind::kMatrix || kind == OperandKind::kExperts;
+    return multiplied ? static_cast<double>(used_experts) / static_cast<double>(all_experts) : 0;
+  }
 };
 
 // Finds every weight of the graph in the file and checks its shape and type; reads no tensor data. Throws Refused naming the tensor,

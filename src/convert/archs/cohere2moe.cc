@@ -8,7 +8,8 @@ void SetKeys(const Config& config, Keys& keys) {
   SetDecoderKeys(config, keys);
   if (!config.OptionalNumber("rms_norm_eps"))
     keys.Set("attention.layer_norm_epsilon", config.Number("layer_norm_eps"));
-  SetWindowKeys(config, 4, keys);
+  SetWindowKeysOfBlocks(config, NextToken::kSeesAll, keys);
+  SetNextTokenKeys(config, keys);
   SetMoeKeys(config, keys);
   const int64_t width = config.Count("intermediate_size"),
                 shared = config.CountOr("num_shared_experts", 0);
@@ -46,7 +47,9 @@ Converter ConvertCohere2Moe() {
                                  ExpertTensors(kMlpExperts),
                                  SharedExpertTensors("mlp.shared_experts.gate_proj.weight",
                                                      "mlp.shared_experts.up_proj.weight",
-                                                     "mlp.shared_experts.down_proj.weight")}),
+                                                     "mlp.shared_experts.down_proj.weight"),
+                                 NextTokenTensors()}),
+          .layers = BlocksWithNextToken,
           .more = EmitRopeTensors};
 }
 

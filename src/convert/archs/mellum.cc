@@ -6,14 +6,10 @@ namespace {
 
 void SetKeys(const Config& config, Keys& keys) {
   SetDecoderKeys(config, keys);
-  SetWindowKeys(config, 4, keys);
+  SetWindowKeysOfBlocks(config, NextToken::kWindowed, keys);
   SetMoeKeys(config, keys);
   SetNextTokenKeys(config, keys);
   keys.Set("rope.freq_base_swa", config.Rope("sliding_attention").NumberOr("rope_theta", 10000));
-  // The next-token block has a window.
-  std::vector<bool> windowed = config.WindowedLayers();
-  windowed.resize(static_cast<size_t>(BlocksWithNextToken(config)), true);
-  keys.Set("attention.sliding_window_pattern", windowed);
 }
 
 void More(Recipe& recipe) {

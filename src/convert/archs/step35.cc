@@ -6,9 +6,9 @@
 namespace lockstep {
 namespace {
 
-// Bounds of the first layers, 0 where a layer has none.
+// Bounds of all blocks, 0 where one has none.
 std::vector<double> Limits(const Config& config, const char* key) {
-  std::vector<double> limits(static_cast<size_t>(config.layers()));
+  std::vector<double> limits(static_cast<size_t>(BlocksWithNextToken(config)));
   const auto listed = config.Find(key);
   if (!listed) return limits;
   const std::vector<JsonNode> items = listed->Items();
@@ -18,17 +18,25 @@ std::vector<double> Limits(const Config& config, const char* key) {
   return limits;
 }
 
+// Windowed layers may have heads of their own, by either of two keys.
+int64_t HeadsOfWindowed(const Config& config, int64_t heads) {
+  const auto other = config.Find("attention_other_setting");
+  const auto listed = other ? other->Find("num_attention_heads") : std::nullopt;
+  return config.CountOr("num_sliding_attention_heads", listed ? listed->Count(1 << 20) : heads);
+}
+
 void SetKeys(const Config& config, Keys& keys) {
   SetDecoderKeys(config, keys);
   SetMoeKeys(config, keys);
-  const std::vector<bool> windowed = config.WindowedLayers();
-  const int64_t heads = config.Count("num_attention_heads"),
-                of_windowed = config.CountOr("num_sliding_attention_heads", heads);
-  std::vector<int64_t> by_layer;
-  for (bool window : windowed) by_layer.push_back(window ? of_windowed : heads);
+  SetNextTokenKeys(config, keys);
+  SetWindowKeysOfBlocks(config, NextToken::kSeesAll, keys);
+  const auto kinds = config.Strings("layer_types");
+  const int64_t heads = config.Count("num_attention_heads");
+  std::vector<int64_t> by_layer(static_cast<size_t>(BlocksWithNextToken(config)), heads);
+  for (size_t i = 0; i < std::min(kinds.size(), by_layer.size()); ++i) {
+    if (kinds[i] == "sliding_attention") by_layer[i] = HeadsOfWindowed(config, heads);
+  }
   keys.Set("attention.head_count", by_layer);
-  keys.Set("attention.sliding_window", config.Count("sliding_window"));
-  keys.Set("attention.sliding_window_pattern", windowed);
   const Config all = config.Rope(), local = config.Rope("sliding_attention");
   if (all.NumberOr("partial_rotary_factor", 0.5) != 0.5 ||
       local.NumberOr("partial_rotary_factor", 1) != 1) {
@@ -67,7 +75,13 @@ Converter ConvertStep35() {
            RouterTensors("moe.gate.weight", "moe.router_bias"),
            ExpertTensors({"moe.gate_proj.weight", "moe.up_proj.weight", "moe.down_proj.weight"}),
            SharedExpertTensors("share_expert.gate_proj.weight", "share_expert.up_proj.weight",
-                               "share_expert.down_proj.weight")}),
+                               "share_expert.down_proj.weight"),
+           NextTokenTensors(AddOne),
+           {{"transformer.shared_head.norm.weight", "nextn.shared_head_norm.weight", AddOne,
+             IsNextTokenBlock, Stored::kByType, true},
+            {"transformer.shared_head.output.weight", "nextn.shared_head_head.weight", nullptr,
+             IsNextTokenBlock, Stored::kByType, true}}}),
+      .layers = BlocksWithNextToken,
       .more = EmitRopeTensors};
 }
 
