@@ -49,7 +49,7 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"gpt-oss", true, true, kGoldenTolerance, kNoDenseLayer},
     {"granite", true},
     {"granite-hybrid", true, true, kGoldenTolerance, "feed_forward_length rope.freq_base rope.dimension_count"},
-    {"hunyuan-dense"},
+    {"hunyuan-dense", true},
     {"hunyuan-moe", true, true, kGoldenTolerance, kNoDenseLayer},
     {"laguna", true},
     {"lfm2", true},

@@ -249,7 +249,7 @@ TinyOptions OptionsFor(std::string_view architecture) {
   } else if (architecture.ends_with("moe") ||
              std::ranges::find(kWithExperts, architecture) != std::end(kWithExperts)) {
     SetExperts(options);
-  } else if (architecture == "qwen3") {
+  } else if (architecture == "qwen3" || architecture == "hunyuan-dense") {
     options.qk_norm = true;
   } else {
     options.biases = true;

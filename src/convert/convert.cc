@@ -29,8 +29,8 @@ constexpr std::string_view kOwnType = "auto";
 
 // Numbers are made and encoded in pieces of about this many.
 constexpr uint64_t kPiece = uint64_t{1} << 18;
-// Pages of the checkpoint are given back after this many bytes written.
-constexpr uint64_t kReleaseBytes = uint64_t{1} << 30;
+// Pages of the checkpoint are given back after this many numbers.
+constexpr uint64_t kReleaseNumbers = uint64_t{1} << 28;
 
 const Format& F32() { return *FindFormat(std::string_view("F32")); }
 
@@ -162,7 +162,7 @@ ConvertResult ConvertCheckpoint(const ConvertOptions& options) {
   for (const RecipeTensor& tensor : recipe.tensors()) {
     WriteTensor(tensor, FormatOf(tensor, options.type), writer, bar);
     since_release += tensor.values.size();
-    if (since_release < kReleaseBytes / 2) continue;
+    if (since_release < kReleaseNumbers) continue;
     checkpoint.ReleasePages();
     since_release = 0;
   }

@@ -20,6 +20,7 @@ namespace lockstep {
   X(GptOss, "gpt-oss")                    \
   X(Granite, "granite")                   \
   X(GraniteHybrid, "granitehybrid")       \
+  X(HunyuanDense, "hunyuan-dense")        \
   X(HunyuanMoe, "hunyuan-moe")            \
   X(Laguna, "laguna")                     \
   X(Lfm2, "lfm2")                         \
