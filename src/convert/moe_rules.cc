@@ -10,13 +10,31 @@ const KeyNames kExperts = {"num_local_experts", "num_experts", "n_routed_experts
                            "moe_num_experts"};
 const KeyNames kUsed = {"num_experts_per_tok", "moe_topk", "moe_k", "moe_top_k"};
 const KeyNames kSharedWidth = {"shared_expert_intermediate_size", "share_expert_dim"};
-const KeyNames kSharedCount = {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"};
+const KeyNames kSharedCount = {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts",
+                               "num_shared_expert"};
 const KeyNames kScale = {"routed_scaling_factor", "moe_routed_scaling_factor",
                          "moe_router_scaling_factor"};
 const KeyNames kNextToken = {"num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"};
 
 bool Contains(const std::vector<int64_t>& list, int64_t value) {
   return std::ranges::find(list, value) != list.end();
+}
+
+// A count, or a list of one for each layer that are all the same.
+std::optional<int64_t> CountOfAll(const Config& config, const KeyNames& names) {
+  const auto found = config.Find(names);
+  if (!found || !found->value().is_array()) return config.OptionalCount(names);
+  const std::vector<int64_t> counts = config.Counts(names);
+  if (counts.empty()) return std::nullopt;
+  if (std::ranges::count(counts, counts[0]) != std::ssize(counts)) {
+    config.Refuse(names.newest(), "expected one number for all layers");
+  }
+  return counts[0];
+}
+
+int64_t NeededCountOfAll(const Config& config, const KeyNames& names) {
+  const auto count = CountOfAll(config, names);
+  return count ? *count : config.Count(names);
 }
 
 // "3,4,5"
@@ -44,8 +62,9 @@ bool IsSparse(const Place& place) {
   if (config.Has("moe_layers_enum"))
     return Contains(ListedLayers(config.String("moe_layers_enum")), place.layer);
   if (const auto start = config.OptionalCount("moe_layer_start_index")) {
-    if (IsNextTokenBlock(place)) return true;
-    const int64_t end = config.CountOr("moe_layer_end_index", config.layers() - 1);
+    // Less than 0: the last layer.
+    const double listed = config.NumberOr("moe_layer_end_index", -1);
+    const int64_t end = listed < 0 ? config.layers() - 1 : static_cast<int64_t>(listed);
     const int64_t step = std::max<int64_t>(config.CountOr("moe_layer_interval", 1), 1);
     return place.layer >= *start && place.layer <= end && (place.layer + 1) % step == 0;
   }
@@ -56,13 +75,13 @@ bool IsSparse(const Place& place) {
 bool IsDense(const Place& place) { return !IsSparse(place); }
 
 void SetMoeKeys(const Config& config, Keys& keys) {
-  keys.Set("expert_count", config.Count(kExperts));
-  keys.Set("expert_used_count", config.Count(kUsed));
-  if (const auto width = config.OptionalCount("moe_intermediate_size"))
+  keys.Set("expert_count", NeededCountOfAll(config, kExperts));
+  keys.Set("expert_used_count", NeededCountOfAll(config, kUsed));
+  if (const auto width = CountOfAll(config, "moe_intermediate_size"))
     keys.Set("expert_feed_forward_length", *width);
-  if (const auto width = config.OptionalCount(kSharedWidth)) {
+  if (const auto width = CountOfAll(config, kSharedWidth)) {
     keys.Set("expert_shared_feed_forward_length", *width);
-  } else if (const auto count = config.OptionalCount(kSharedCount); count && *count > 0) {
+  } else if (const auto count = CountOfAll(config, kSharedCount); count && *count > 0) {
     keys.Set("expert_shared_count", *count);
   }
   if (const int64_t groups = config.CountOr("n_group", 1); groups > 1) {
@@ -149,16 +168,18 @@ void SetWindowKeysOfBlocks(const Config& config, NextToken next_token, Keys& key
 
 std::string MtpLayerName(const Config& config, int64_t layer) {
   const bool next_token = layer >= config.layers();
-  return fmt::format("{}.layers.{}.", next_token ? "mtp" : "model", next_token ? layer - config.layers() : layer);
+  return fmt::format("{}.layers.{}.", next_token ? "mtp" : "model",
+                     next_token ? layer - config.layers() : layer);
 }
 
 void EmitMtpTensors(Recipe& recipe, Values (*norm)(const Values& values, const Place& place)) {
   const Config& config = recipe.config();
   if (BlocksWithNextToken(config) == config.layers()) return;
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"fc", "eh_proj"},
-                                                                             {"pre_fc_norm_embedding", "enorm"},
-                                                                             {"pre_fc_norm_hidden", "hnorm"},
-                                                                             {"norm", "shared_head_norm"}};
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"fc", "eh_proj"},
+      {"pre_fc_norm_embedding", "enorm"},
+      {"pre_fc_norm_hidden", "hnorm"},
+      {"norm", "shared_head_norm"}};
   for (const auto& [from, to] : kNames) {
     Values values = recipe.Take(fmt::format("mtp.{}.weight", from));
     if (norm != nullptr && to.ends_with("norm")) values = norm(values, {config, config.layers()});

@@ -28,18 +28,42 @@ TEST(MoeRules, KnowLayersWithExpertsByEverySpelling) {
       {R"({"mlp_only_layers": [0, 3]})", "011011"},
       {R"({"decoder_sparse_step": 2})", "010101"},
       {R"({"moe_layers_enum": "1,3,4"})", "010110"},
-      {R"({"moe_layer_start_index": 1, "moe_layer_end_index": 3})", "011101"},
-      {R"({"moe_layer_start_index": 0, "moe_layer_interval": 2})", "010101"},
+      {R"({"moe_layer_start_index": 1, "moe_layer_end_index": 3})", "011100"},
+      {R"({"moe_layer_start_index": 0, "moe_layer_interval": 2})", "010100"},
+      {R"({"moe_layer_start_index": 1, "moe_layer_end_index": -1})", "011110"},
   };
   for (const Case& c : cases) {
     boost::json::object members = boost::json::parse(c.keys).as_object();
     members["num_hidden_layers"] = 5;
     members["num_nextn_predict_layers"] = 1;
-    const Config config("config.json", members);
+    const Config config("config.json: ", members);
     std::string found;
     for (int64_t layer = 0; layer < BlocksWithNextToken(config); ++layer)
       found += IsSparse({config, layer}) ? '1' : '0';
     EXPECT_EQ(found, c.sparse) << c.keys;
+  }
+}
+
+TEST(MoeRules, TakeCountsForEachLayerWhereTheyAreOne) {
+  for (const auto& [keys, refusal] :
+       {std::pair(R"({"num_experts": 8, "moe_topk": [2, 2], "moe_intermediate_size": [32, 32]})",
+                  ""),
+        std::pair(R"({"num_experts": 8, "moe_topk": 2, "moe_intermediate_size": 32})", ""),
+        std::pair(R"({"num_experts": 8, "moe_topk": [2, 3]})",
+                  "config.json: num_experts_per_tok: expected one number for all layers")}) {
+    boost::json::object members = boost::json::parse(keys).as_object();
+    members["num_hidden_layers"] = 2;
+    Keys set("x");
+    EXPECT_EQ(test::MessageOf([&] { SetMoeKeys(Config("config.json: ", members), set); }), refusal)
+        << keys;
+    if (*refusal != '\0') continue;
+    const std::map<std::string, uint32_t> expected = {
+        {"x.expert_count", 8}, {"x.expert_used_count", 2}, {"x.expert_feed_forward_length", 32}};
+    std::map<std::string, uint32_t> found;
+    for (const auto& [key, value] : set.all()) {
+      if (key.starts_with("x.")) found[key] = std::get<uint32_t>(value);
+    }
+    EXPECT_EQ(found, expected) << keys;
   }
 }
 

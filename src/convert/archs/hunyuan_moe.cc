@@ -6,10 +6,12 @@ namespace {
 
 void SetKeys(const Config& config, Keys& keys) {
   SetDecoderKeys(config, keys);
-  SetMoeKeys(config, keys);
-  const int64_t width = config.CountOr("moe_intermediate_size", config.Count("intermediate_size"));
+  const int64_t width = config.Count("intermediate_size");
   keys.Set("expert_feed_forward_length", width);
-  keys.Set("expert_shared_feed_forward_length", config.Count("intermediate_size"));
+  SetMoeKeys(config, keys);
+  keys.Remove("expert_shared_count");
+  keys.Set("expert_shared_feed_forward_length", width);
+  if (config.BoolOr("use_cla", false)) config.Refuse("use_cla", "expected false");
 }
 
 }  // namespace
