@@ -7,35 +7,42 @@
 
 namespace lockstep {
 
-int64_t QuantizedRows::Bytes(int64_t rows, int64_t k) {
-  const int64_t blocks = k / kBlockK;
-  return RoundUp(rows * Stride(k), 64) + RoundUp(rows * blocks * 4, 64) +
-         2 * RoundUp(rows * blocks * 12, 64);
-}
+namespace {
+
+// Where the parts of quantised rows begin, and where the last ends.
+struct RowParts {
+  int64_t stride, scales, minus_sums, scaled_sums, end;
+
+  RowParts(int64_t rows, int64_t k)
+      // A line more than the width: rows a power of two apart would share the few places that a
+      // cache has for one address.
+      : stride(k + 64),
+        scales(RoundUp(rows * stride, 64)),
+        minus_sums(scales + RoundUp(rows * k / kBlockK * kBlockScales * 4, 64)),
+        scaled_sums(minus_sums + RoundUp(rows * k / kBlockK * kBlockScales * 4, 64)),
+        end(scaled_sums + RoundUp(rows * k / kBlockK * kBlockSums * 4, 64)) {}
+};
+
+}  // namespace
+
+int64_t QuantizedRows::Bytes(int64_t rows, int64_t k) { return RowParts(rows, k).end; }
 
 QuantizedRows QuantizedRows::At(std::byte* piece, int64_t rows, int64_t k) {
-  const int64_t blocks = k / kBlockK;
-  auto take = [&](int64_t bytes) {
-    std::byte* part = piece;
-    piece += RoundUp(bytes, 64);
-    return part;
-  };
-  QuantizedRows q;
-  q.codes = reinterpret_cast<int8_t*>(take(rows * Stride(k)));
-  q.scales = reinterpret_cast<float*>(take(rows * blocks * 4));
-  q.minus_sums = reinterpret_cast<int32_t*>(take(rows * blocks * 12));
-  q.scaled_sums = reinterpret_cast<float*>(take(rows * blocks * 12));
-  q.k = k;
-  q.stride = Stride(k);
-  return q;
+  const RowParts parts(rows, k);
+  return {reinterpret_cast<int8_t*>(piece),
+          reinterpret_cast<float*>(piece + parts.scales),
+          reinterpret_cast<int32_t*>(piece + parts.minus_sums),
+          reinterpret_cast<float*>(piece + parts.scaled_sums),
+          k,
+          parts.stride};
 }
 
 void QuantizedRows::CopyRow(int64_t to, const QuantizedRows& other, int64_t from) const {
   const QuantizedRows out = From(to), in = other.From(from);
   std::copy_n(in.codes, k, out.codes);
-  std::copy_n(in.scales, blocks(), out.scales);
-  std::copy_n(in.minus_sums, blocks() * 3, out.minus_sums);
-  std::copy_n(in.scaled_sums, blocks() * 3, out.scaled_sums);
+  std::copy_n(in.scales, blocks() * kBlockScales, out.scales);
+  std::copy_n(in.minus_sums, blocks() * kBlockScales, out.minus_sums);
+  std::copy_n(in.scaled_sums, blocks() * kBlockSums, out.scaled_sums);
 }
 
 int64_t SegmentLength(int64_t size, int64_t unit) {
@@ -58,14 +65,19 @@ std::vector<float> SegmentSums(const Format& format, const std::byte* row, int64
                       w_mins.data());
     }
     const int64_t g = i % format.block / format.group;
-    const float scale_x = x.scales[i / kBlockK];
-    int32_t dot = 0, sum = 0;
-    for (int j = 0; j < format.group; ++j) {
-      dot += w[g * format.group + j] * x.codes[i + j];
-      sum += x.codes[i + j];
+    float sum_x = 0;
+    for (int64_t j = i; j < i + format.group; j += kActivationBlock) {
+      const float scale_x = x.scales[j / kActivationBlock];
+      int32_t dot = 0, sum = 0;
+      for (int64_t at = j; at < j + kActivationBlock; ++at) {
+        dot += w[at - i + g * format.group] * x.codes[at];
+        sum += x.codes[at];
+      }
+      a = std::fma(w_scales[g] * scale_x, static_cast<float>(dot), a);
+      sum_x = j == i ? scale_x * static_cast<float>(sum)
+                     : std::fma(scale_x, static_cast<float>(sum), sum_x);
     }
-    a = std::fma(w_scales[g] * scale_x, static_cast<float>(dot), a);
-    if (format.has_min) a = std::fma(w_mins[g], scale_x * static_cast<float>(sum), a);
+    if (format.has_min) a = std::fma(w_mins[g], sum_x, a);
     if ((i + format.group) % segment == 0 || i + format.group == k) {
       totals.push_back(a);
       a = 0;

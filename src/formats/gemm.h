@@ -4,14 +4,17 @@
 // Canonical order (docs/numerics.md):
 //   - k is cut in *segments* of fixed length; each is summed from 0 in ascending k with one f32
 //     accumulator an output:
-//       quantised weights, per group of weights that share a scale:
+//       quantised weights, per group of 16 or 32 weights that share a scale:
 //           a = fma(scale_w * scale_x, float(sum of integer products), a)
-//           a = fma(min_w, scale_x * float(sum of activation codes), a)     formats with mins only
+//               for each activation block of 16 in the group
+//           a = fma(min_w, sum_x, a)                                        formats with mins only
+//               where sum_x = scale_x * float(sum of codes) of the one block, or of two
+//               fma(scale_x1, float(sum1), scale_x0 * float(sum0))
 //       float weights, per element:
 //           a = fma(w, x, a)
 //   - segment sums meet in the left-complete binary tree over their index (formats/segment_tree.h);
 //     who owns a contiguous run of segments gives the roots of the whole subtrees inside it.
-// Integer products are exact, so how a kernel orders them inside a group is free.
+// Integer products are exact, so how a kernel orders them inside a block is free.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +25,42 @@
 
 namespace lockstep {
 
-// Rows of activations quantised in blocks of 32 along k, k padded with zeros to a multiple of 32.
+inline constexpr int kActivationBlock = 16;  // k that share an activation scale
+// Of a 32-block of k, numbers that quantised rows keep beside the codes.
+inline constexpr int kBlockScales = kBlockK / kActivationBlock;
+inline constexpr int kBlockSums = kBlockScales + 1;  // each activation block's, and the whole's
+
+// Rows of activations quantised in blocks of 16 along k (ops/quantize_row.h), k padded with zeros
+// to a multiple of 32.
 struct QuantizedRows {
-  int8_t* codes = nullptr;   // [t, stride]  -127 .. 127, the first k of each row
-  float* scales = nullptr;   // [t, k/32]
-  // Of the codes of the first half, the second half and the whole of each block:
-  int32_t* minus_sums = nullptr;  // [t, k/32, 3]  minus their sum
-  float* scaled_sums = nullptr;   // [t, k/32, 3]  scale * float(sum)
+  int8_t* codes = nullptr;        // [t, stride]  -127 .. 127, the first k of each row
+  float* scales = nullptr;        // [t, k/32, 2]
+  int32_t* minus_sums = nullptr;  // [t, k/32, 2]  minus the sum of a block's codes
+  float* scaled_sums = nullptr;   // [t, k/32, 3]  sum_x above, of each block and of the two
   int64_t k = 0;                  // padded width
   int64_t stride = 0;             // bytes between rows of codes
 
   int64_t blocks() const { return k / kBlockK; }
   // The rows from `token` on.
-  QuantizedRows From(int64_t token) const {
-    return {codes + token * stride, scales + token * blocks(), minus_sums + token * blocks() * 3,
-            scaled_sums + token * blocks() * 3, k, stride};
-  }
-  // A line more than the width: rows a power of two apart would share the few places that a cache has for one address.
-  static int64_t Stride(int64_t k) { return k + 64; }
+  QuantizedRows From(int64_t token) const { return Moved(token * stride, token * blocks()); }
+  // The same rows from a column on, a multiple of 32; k stays the width that parts rows.
+  QuantizedRows FromColumn(int64_t column) const { return Moved(column, column / kBlockK); }
 
   // Bytes that `rows` rows of padded width k take in one piece, and those rows in a piece on a cache line.
   static int64_t Bytes(int64_t rows, int64_t k);
   static QuantizedRows At(std::byte* piece, int64_t rows, int64_t k);
   // Row `to` becomes row `from` of another of the same width.
   void CopyRow(int64_t to, const QuantizedRows& other, int64_t from) const;
+
+ private:
+  QuantizedRows Moved(int64_t bytes, int64_t block) const {
+    return {codes + bytes,
+            scales + block * kBlockScales,
+            minus_sums + block * kBlockScales,
+            scaled_sums + block * kBlockSums,
+            k,
+            stride};
+  }
 };
 
 // One piece of a multiplication: panels [panel_begin, panel_end) of the weight, all tokens.
@@ -65,7 +80,7 @@ struct MatMulTask {
   int64_t segment;  // k in a segment, a multiple of 32 and of the weight's unit; 0: all of k is one
   int64_t panel_begin;
   int64_t panel_end;
-  std::byte* scratch;  // kMatMulScratchBytes of this thread's own, 64-byte aligned
+  std::byte* scratch;         // kMatMulScratchBytes of this thread's own, 64-byte aligned
   int64_t root_stride = 0;    // floats between roots of y
   int64_t segment_begin = 0;  // the segments of this weight that are summed; 0, 0: all
   int64_t segment_end = 0;

@@ -28,17 +28,20 @@ struct Activations {
     std::normal_distribution<float> normal;
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t b = 0; b < blocks; ++b) {
-        const float scale = std::ldexp(1.0f + static_cast<float>(t % 7) / 8, exponent(random));
-        int32_t half[2] = {0, 0};
-        for (int i = 0; i < 32; ++i) {
-          codes.push_back(static_cast<int8_t>(b == 0 && t == 0 ? (i % 2 ? 127 : -127) : code(random)));
-          half[i / 16] += codes.back();
-        }
-        scales.push_back(scale);
-        for (int32_t sum : {half[0], half[1], half[0] + half[1]}) {
+        float sum_x = 0;
+        for (int half = 0; half < 2; ++half) {
+          const float scale = std::ldexp(1.0f + static_cast<float>(t % 7) / 8, exponent(random));
+          int32_t sum = 0;
+          for (int i = 0; i < 16; ++i) {
+            codes.push_back(static_cast<int8_t>(b == 0 && t == 0 ? (i % 2 ? 127 : -127) : code(random)));
+            sum += codes.back();
+          }
+          scales.push_back(scale);
           minus_sums.push_back(-sum);
           scaled_sums.push_back(scale * static_cast<float>(sum));
+          sum_x = half == 0 ? scaled_sums.back() : std::fma(scale, static_cast<float>(sum), sum_x);
         }
+        scaled_sums.push_back(sum_x);
       }
       for (int64_t i = 0; i < k; ++i) x.push_back(normal(random) * 3);
     }

@@ -17,7 +17,7 @@
 namespace lockstep {
 
 inline constexpr int kPanelRows = 16;  // output rows in a panel
-inline constexpr int kBlockK = 32;     // k of an activation block, and of a woven code block
+inline constexpr int kBlockK = 32;     // k of a woven code block
 
 // How the codes of a 32-block are stored: `bits` per code as unsigned numbers, low planes first.
 //   2 bits: 2 x 64 bytes, byte j of vector v holds groups 4v .. 4v+3 at bits 0, 2, 4, 6

@@ -47,14 +47,7 @@ class HeadLinear final : public Operation {
       task.x_stride = step.in_rows(0).width;
       return task;
     }
-    const QuantizedRows& all = std::get<QuantizedRows>(step.in[0]);
-    const int64_t block = head * w.k / kBlockK;
-    task.q = {all.codes + head * w.k,
-              all.scales + block,
-              all.minus_sums + 3 * block,
-              all.scaled_sums + 3 * block,
-              all.k,
-              all.stride};
+    task.q = std::get<QuantizedRows>(step.in[0]).FromColumn(head * w.k);
     return task;
   }
 

@@ -39,17 +39,15 @@ struct HeadWeight {
 
 // The codes of rows [t, width].
 struct Codes {
-  std::vector<int8_t> codes;
-  std::vector<float> scales, scaled_sums;
-  std::vector<int32_t> minus_sums;
+  std::vector<std::byte> bytes;
   QuantizedRows rows;
 
-  Codes(const std::vector<float>& x, int64_t width)
-      : codes(x.size()), scales(x.size() / 32), scaled_sums(x.size() / 32 * 3), minus_sums(x.size() / 32 * 3) {
-    rows = {codes.data(), scales.data(), minus_sums.data(), scaled_sums.data(), width, width};
-    for (int64_t t = 0; t < static_cast<int64_t>(x.size()) / width; ++t) {
-      const QuantizedRows row = rows.From(t);
-      QuantizeRowReference(x.data() + t * width, width, {row.codes, row.scales, row.minus_sums, row.scaled_sums});
+  Codes(const std::vector<float>& x, int64_t width) {
+    const int64_t tokens = std::ssize(x) / width;
+    bytes.resize(static_cast<size_t>(QuantizedRows::Bytes(tokens, width)));
+    rows = QuantizedRows::At(bytes.data(), tokens, width);
+    for (int64_t t = 0; t < tokens; ++t) {
+      QuantizeRowReference(x.data() + t * width, width, RowPart(rows, t, 0));
     }
   }
 };
@@ -81,9 +79,7 @@ TEST(HeadLinear, MultipliesEveryHeadByItsOwnMatrix) {
         for (int64_t row = 0; row < kHeads * n; ++row) {
           const std::byte* bytes = weight.rows.data() + row * format.RowBytes(k);
           const int64_t at = row / n * k;
-          QuantizedRows head = codes.rows.From(t);
-          head.codes += at, head.scales += at / 32, head.minus_sums += at / 32 * 3, head.scaled_sums += at / 32 * 3;
-          head.k = k;
+          const QuantizedRows head = codes.rows.From(t).FromColumn(at);
           expected.push_back(SegmentTree(format.group != 0
                                              ? SegmentSums(format, bytes, k, 0, head)
                                              : SegmentSums(format, bytes, k, 0, x.data() + t * kHeads * k + at)));

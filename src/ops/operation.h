@@ -96,7 +96,7 @@ enum class Split {
   kOwn,     // in a way of its own
 };
 
-// Columns are dealt to threads in runs of two panels, which are also one activation block.
+// Columns are dealt to threads in runs of two panels, which hold whole activation blocks.
 inline constexpr int64_t kColumnUnit = 2 * kPanelRows;
 
 // One thread's view of a step.

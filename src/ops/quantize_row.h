@@ -1,4 +1,5 @@
-// Activations as 8-bit codes with one f32 scale for each block of 32, for the integer matrix kernels (formats/gemm.h).
+// Activations as 8-bit codes with one f32 scale for each block of 16, for the integer matrix
+// kernels (formats/gemm.h).
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,21 @@
 namespace lockstep {
 
 inline constexpr std::string_view kQuantizeRowRule = "*k -> *k";  // k cut at multiples of 32
-inline constexpr int64_t kQuantizeBlock = 32;
 
-// Where a quantised row goes; blocks = k / 32 rounded up, the last one padded with zeros.
+// Where a quantised row goes: k in 32-blocks, rounded up and padded with zeros, each of two blocks
+// that have a scale of their own.
 struct QuantizedRow {
-  int8_t* codes;  // [blocks, 32], -127 .. 127
-  float* scales;  // [blocks]
-  // Of the codes of the first half, the second half and the whole of each block:
-  int32_t* minus_sums;  // [blocks, 3]  minus their sum
-  float* scaled_sums;   // [blocks, 3]  scale * float(sum)
+  int8_t* codes;        // [k/32, 32]  -127 .. 127
+  float* scales;        // [k/32, 2]
+  int32_t* minus_sums;  // [k/32, 2]  minus the sum of a block's codes
+  // Of each block s = scale * float(sum of codes), then of the two fma(scale1, float(sum1), s0).
+  float* scaled_sums;  // [k/32, 3]
 };
 
-// The blocks of one row from a column on, which is a block's first.
+// The blocks of one row from a column on, a multiple of 32.
 inline QuantizedRow RowPart(const QuantizedRows& rows, int64_t row, int64_t column) {
-  const QuantizedRows at = rows.From(row);
-  const int64_t block = column / kBlockK;
-  return {at.codes + column, at.scales + block, at.minus_sums + 3 * block, at.scaled_sums + 3 * block};
+  const QuantizedRows at = rows.From(row).FromColumn(column);
+  return {at.codes, at.scales, at.minus_sums, at.scaled_sums};
 }
 
 // Quantises x: [k]. Returns false where an element is NaN or infinite; such a block is all zeros, the others are right.

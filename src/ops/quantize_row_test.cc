@@ -23,8 +23,8 @@ using testing::Sizes;
 struct Output {
   explicit Output(int64_t k)
       : codes(Blocks(k) * 32),
-        scales(Blocks(k)),
-        minus_sums(Blocks(k) * 3),
+        scales(Blocks(k) * 2),
+        minus_sums(Blocks(k) * 2),
         scaled_sums(Blocks(k) * 3) {}
   static size_t Blocks(int64_t k) { return static_cast<size_t>((k + 31) / 32); }
   bool Run(QuantizeRowFn* function, const float* x, int64_t k) {
@@ -63,13 +63,13 @@ TEST(QuantizeRow, IsWithinItsErrorBoundForEveryFiniteRow) {
       Output out(k);
       ASSERT_TRUE(out.Run(QuantizeRowReference, row.values.data(), k)) << row.name;
       for (int64_t i = 0; i < k; ++i) {
-        int64_t begin = i / 32 * 32, end = std::min(begin + 32, k);
+        int64_t begin = i / 16 * 16, end = std::min(begin + 16, k);
         long double amax = 0;
         for (int64_t j = begin; j < end; ++j) {
           amax = std::max(amax,
                           std::fabs(static_cast<long double>(row.values[static_cast<size_t>(j)])));
         }
-        long double scale = out.scales.data()[i / 32];
+        long double scale = out.scales.data()[i / 16];
         long double error =
             std::fabs(row.values[static_cast<size_t>(i)] - scale * out.codes.data()[i]);
         ASSERT_LE(error, amax * (1 / 254.0L + 0x1p-22L) + 127 * 0x1p-149L) << row.name << ' ' << i;
@@ -83,24 +83,27 @@ TEST(QuantizeRow, SumsItsCodesAndPadsWithZeros) {
   Output out(45);
   ASSERT_TRUE(out.Run(QuantizeRowReference, x.data(), 45));
   std::vector<int8_t> codes = out.codes.values();
-  for (int64_t block = 0; block < 2; ++block) {
-    auto begin = codes.begin() + 32 * block;
-    const int sums[3] = {std::accumulate(begin, begin + 16, 0),
-                         std::accumulate(begin + 16, begin + 32, 0),
-                         std::accumulate(begin, begin + 32, 0)};
-    for (int64_t part = 0; part < 3; ++part) {
-      float sum = static_cast<float>(sums[part]);
-      EXPECT_EQ(out.minus_sums.data()[3 * block + part], -sums[part]);
-      EXPECT_EQ(out.scaled_sums.data()[3 * block + part], out.scales.data()[block] * sum);
+  for (size_t block = 0; block < 2; ++block) {
+    float sums[2];
+    for (size_t half = 0; half < 2; ++half) {
+      const size_t at = 2 * block + half;
+      auto begin = codes.begin() + static_cast<ptrdiff_t>(16 * at);
+      const int sum = std::accumulate(begin, begin + 16, 0);
+      const float scale = out.scales.data()[at];
+      sums[half] = static_cast<float>(sum);
+      EXPECT_EQ(out.minus_sums.data()[at], -sum);
+      EXPECT_EQ(out.scaled_sums.data()[3 * block + half], scale * sums[half]);
+      if (at == 3) continue;  // all padding
+      auto most = std::max_element(begin, begin + 16,
+                                   [](int a, int b) { return std::abs(a) < std::abs(b); });
+      EXPECT_EQ(std::abs(*most), 127);
     }
+    const float* scales = out.scales.data() + 2 * block;
+    EXPECT_EQ(out.scaled_sums.data()[3 * block + 2],
+              std::fma(scales[1], sums[1], scales[0] * sums[0]));
   }
   for (size_t i = 45; i < 64; ++i) EXPECT_EQ(codes[i], 0);
-  for (size_t block = 0; block < 2; ++block) {
-    auto begin = codes.begin() + static_cast<ptrdiff_t>(32 * block);
-    auto most =
-        std::max_element(begin, begin + 32, [](int a, int b) { return std::abs(a) < std::abs(b); });
-    EXPECT_EQ(std::abs(*most), 127);
-  }
+  EXPECT_EQ(out.scales.data()[3], 0);
 }
 
 TEST(QuantizeRow, RoundsTiesToEven) {
@@ -121,10 +124,10 @@ TEST(QuantizeRow, ReportsNanAndInfinityAndKeepsItsNeighbours) {
       x[40] = odd;
       ASSERT_FALSE(spoilt.Run(KernelsFor(isa).quantize_row, x.data(), 96));
       for (size_t i = 0; i < 96; ++i) {
-        EXPECT_EQ(spoilt.codes.data()[i], i / 32 == 1 ? 0 : clean.codes.data()[i]);
+        EXPECT_EQ(spoilt.codes.data()[i], i / 16 == 2 ? 0 : clean.codes.data()[i]);
       }
-      EXPECT_EQ(spoilt.scales.data()[1], 0);
-      EXPECT_EQ(spoilt.scales.data()[2], clean.scales.data()[2]);
+      EXPECT_EQ(spoilt.scales.data()[2], 0);
+      EXPECT_EQ(spoilt.scales.data()[3], clean.scales.data()[3]);
     }
   }
 }
