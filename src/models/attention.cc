@@ -1,8 +1,6 @@
 #include "models/attention.h"
 
 #include <cmath>
-#include <tuple>
-#include <utility>
 
 namespace lockstep {
 namespace {
@@ -11,25 +9,61 @@ float Scale(const AttentionSpec& spec) {
   return spec.scale != 0 ? spec.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(spec.dk)));
 }
 
-// Norms and positions, in the architecture's order.
-std::pair<ValueId, ValueId> Prepared(Parts& parts, ValueId q, ValueId k, const AttentionSpec& spec, const Shape& q_axes, const Shape& k_axes) {
+// Axes of one layer's heads, and where its parts lie in a fused tensor.
+struct Heads {
+  explicit Heads(const AttentionSpec& spec)
+      : g{'g', spec.kv_heads, 1},
+        r{'r', spec.heads / spec.kv_heads, 1},
+        dk{'d', spec.dk, spec.dk},
+        dv{'d', spec.dv, spec.dv},
+        q_rows(spec.heads * spec.dk),
+        k_rows(spec.kv_heads * spec.dk),
+        rows(q_rows + k_rows + spec.kv_heads * spec.dv) {}
+  Axis g, r, dk, dv;
+  int64_t q_rows, k_rows, rows;
+};
+
+// Norm and positions of queries ("q") or keys ("k"), in the architecture's order. axes: of x, without t.
+ValueId Prepared(Parts& parts, std::string_view which, ValueId x, const AttentionSpec& spec, const Shape& axes) {
   auto norm = [&] {
     if (spec.qk_norm == AttentionSpec::QkNorm::kNone) return;
-    const Shape head{q_axes[2]};
+    const Shape head{axes[axes.rank() - 1]};
     const bool each = spec.qk_norm == AttentionSpec::QkNorm::kHead;
-    q = parts.Norm("q_norm", q, "attn_q_norm", each ? head : q_axes);
-    k = parts.Norm("k_norm", k, "attn_k_norm", each ? head : k_axes);
-  };
-  auto rotate = [&] {
-    if (!spec.rope) return;
-    const RopeSpec& rope = parts.rope(*spec.rope);
-    q = parts.Apply("q_rope", MakeRope(rope.pairing, rope.options.n_rot, spec.dk), {q, parts.angles(*spec.rope)});
-    k = parts.Apply("k_rope", MakeRope(rope.pairing, rope.options.n_rot, spec.dk), {k, parts.angles(*spec.rope)});
+    x = parts.Norm(fmt::format("{}_norm", which), x, fmt::format("attn_{}_norm", which), each ? head : axes);
   };
   if (!spec.norm_after_rope) norm();
-  rotate();
+  if (spec.rope) {
+    const RopeSpec& rope = parts.rope(*spec.rope);
+    x = parts.Apply(fmt::format("{}_rope", which), MakeRope(rope.pairing, rope.options.n_rot, spec.dk),
+                    {x, parts.angles(*spec.rope)});
+  }
   if (spec.norm_after_rope) norm();
-  return {q, k};
+  return x;
+}
+
+ValueId Queries(Parts& parts, ValueId x, const AttentionSpec& spec, const Heads& heads) {
+  const Fused fused =
+      spec.gate_in_query ? Fused{"attn_q", 0, 2 * heads.q_rows, spec.dk, 2 * spec.dk} : Fused{"attn_qkv", 0, heads.rows};
+  ValueId q = parts.Project("q", x, spec.gate_in_query ? "" : "attn_q", {heads.g, heads.r, heads.dk}, fused);
+  q = Prepared(parts, "q", q, spec, {heads.g, heads.r, heads.dk});
+  if (spec.temperature_beta == 0) return q;
+  return parts.Apply("q_tempered", MakePositionScale(spec.temperature_beta, spec.temperature_length), {q});
+}
+
+// Appends keys and values of x to the layer's cache, and returns its K.
+ValueId AppendKeys(Parts& parts, ValueId x, const AttentionSpec& spec, const Heads& heads) {
+  const ValueId projected = parts.Project("k", x, "attn_k", {heads.g, heads.dk}, {"attn_qkv", heads.q_rows, heads.rows});
+  ValueId v = projected;
+  if (!spec.keys_as_values || parts.Has("attn_v")) {
+    v = parts.Project("v", x, "attn_v", {heads.g, heads.dv}, {"attn_qkv", heads.q_rows + heads.k_rows, heads.rows});
+  }
+  if (spec.norm_values) v = parts.PlainNorm("v_norm", v);
+  v = parts.Scale("v_scaled", v, spec.value_scale);
+  const ValueId k = Prepared(parts, "k", projected, spec, {heads.g, heads.dk});
+  const ValueId state = parts.build().State("kv", spec.kv_heads, spec.dk, spec.dv);
+  parts.Apply("append", MakeKvAppend(), {k, v, state, state + 1});
+  parts.SetKv(state);
+  return state;
 }
 
 // heads: [t, g, r, d]
@@ -46,34 +80,24 @@ ValueId Gated(Parts& parts, ValueId x, ValueId heads, const AttentionSpec& spec)
 }  // namespace
 
 ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
-  const Axis g{'g', spec.kv_heads, 1}, r{'r', spec.heads / spec.kv_heads, 1}, dk{'d', spec.dk, spec.dk}, dv{'d', spec.dv, spec.dv};
-  const int64_t q_rows = spec.heads * spec.dk, k_rows = spec.kv_heads * spec.dk, v_rows = spec.kv_heads * spec.dv;
-  const int64_t rows = q_rows + k_rows + v_rows;
-  const Fused queries = spec.gate_in_query ? Fused{"attn_q", 0, 2 * q_rows, spec.dk, 2 * spec.dk} : Fused{"attn_qkv", 0, rows};
-  ValueId q = parts.Project("q", x, spec.gate_in_query ? "" : "attn_q", {g, r, dk}, queries);
-  ValueId k = parts.Project("k", x, "attn_k", {g, dk}, {"attn_qkv", q_rows, rows});
-  ValueId v = parts.Project("v", x, "attn_v", {g, dv}, {"attn_qkv", q_rows + k_rows, rows});
-  v = parts.Scale("v_scaled", v, spec.value_scale);
-  std::tie(q, k) = Prepared(parts, q, k, spec, {g, r, dk}, {g, dk});
-  if (spec.temperature_beta != 0) {
-    q = parts.Apply("q_tempered", MakePositionScale(spec.temperature_beta, spec.temperature_length), {q});
-  }
-  const ValueId state = parts.build().State("kv", spec.kv_heads, spec.dk, spec.dv);
-  parts.Apply("append", MakeKvAppend(), {k, v, state, state + 1});
+  const Heads axes(spec);
+  const ValueId q = Queries(parts, x, spec, axes);
+  const ValueId state = spec.kv_layer ? parts.kv(*spec.kv_layer) : AppendKeys(parts, x, spec, axes);
   AttentionSettings settings;
   settings.scale = Scale(spec);
   settings.soft_cap = spec.soft_cap;
   settings.window = spec.window;
   settings.sinks = spec.sinks;
   std::vector<ValueId> operands = {q, state, state + 1};
-  if (spec.sinks) operands.push_back(parts.build().Weight({parts.Tensor("attn_sinks")}, {g, r}));
+  if (spec.sinks) operands.push_back(parts.build().Weight({parts.Tensor("attn_sinks")}, {axes.g, axes.r}));
   ValueId heads = parts.Apply("heads", MakeAttention(settings), operands);
   if (spec.gate_in_query) {
-    const ValueId gate = parts.Project("gate", x, "", {g, r, dk}, {"attn_q", spec.dk, 2 * q_rows, spec.dk, 2 * spec.dk});
+    const ValueId gate = parts.Project("gate", x, "", {axes.g, axes.r, axes.dk},
+                                       {"attn_q", spec.dk, 2 * axes.q_rows, spec.dk, 2 * spec.dk});
     heads = parts.Apply("heads_gated", MakeActivateGated({Activation::kSigmoid}), {gate, heads});
   }
   if (spec.gate) heads = Gated(parts, x, heads, spec);
-  return parts.ProjectBack("attn", heads, "attn_output", {g, r, dv}, spec.dv);
+  return parts.ProjectBack("attn", heads, "attn_output", {axes.g, axes.r, axes.dv}, spec.dv);
 }
 
 }  // namespace lockstep

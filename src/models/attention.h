@@ -25,12 +25,15 @@ struct AttentionSpec {
   bool norm_after_rope = false;      // queries and keys are normed once they are rotated
   bool sinks = false;                // a score of each head that sees nothing: attn_sinks
   float value_scale = 1;             // of values
+  bool keys_as_values = false;       // without attn_v, values are the keys as projected
+  bool norm_values = false;          // each head's values, without a weight
+  std::optional<int32_t> kv_layer;   // sees the cache of that layer and has no keys and values of its own
   std::optional<Activation> gate;    // heads times this of attn_gate x: one number for each head, or for each of its numbers
   float temperature_beta = 0;  // query scale by position (MakePositionScale), 0: none
   int64_t temperature_length = 0;
 };
 
-// Queries see the cache of this layer, to which the keys and values of x are appended. x: [t, k], normed; result [t, k].
+// Queries see the cache of this layer (or of kv_layer), to which the keys and values of x are appended. x: [t, k], normed; result [t, k].
 ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ std::string_view FeedForwardNorm(const Parts& parts, const DecoderSpec& spec) {
 
 // A branch with its own norm and scale, as it is added to the stream.
 ValueId Finished(Parts& parts, const DecoderSpec& spec, std::string_view post_norm, ValueId branch) {
-  if (spec.post_norms) branch = parts.Norm(post_norm, branch, post_norm);
+  if (spec.post_norms) branch = parts.Norm(post_norm, branch, post_norm, {parts.Width()}, spec.post_norm.value_or(spec.norm));
   return parts.Scale("scaled", branch, spec.residual_scale);
 }
 
@@ -25,7 +25,7 @@ ValueId BuildLayer(Parts& parts, const DecoderSpec& spec, const LayerSpec& layer
   ValueId ff_normed = x1;
   if (spec.parallel) {
     ff_normed = normed;
-  } else if (spec.pre_norms) {
+  } else if (spec.pre_norms && !layer.norms_itself) {
     ff_normed = parts.Norm("ff_norm", x1, FeedForwardNorm(parts, spec));
   }
   branch = layer.channel_mixer ? layer.channel_mixer(parts, ff_normed) : BuildFeedForward(parts, ff_normed, layer.feed_forward);
@@ -225,6 +225,7 @@ Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) {
   Parts parts(source, spec.width, spec.vocab, spec.norm);
   const ValueId embedding = parts.build().Weight({"token_embd.weight"}, {parts.Vocab(), parts.Width()});
   ValueId x = parts.Apply("embed", MakeEmbed(spec.embedding_scale), {parts.build().tokens(), embedding});
+  if (spec.embedded) x = spec.embedded(parts, x);
   parts.build().MarkHidden(x);
   for (const RopeSpec& rope : spec.ropes) parts.AddRope(rope);
   for (size_t i = 0; i < spec.layers.size(); ++i) {

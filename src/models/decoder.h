@@ -20,6 +20,7 @@ struct LayerSpec {
   // Instead of attention (latent, recurrent ...) and of the dense feed-forward (experts ...), where set.
   Branch mixer;
   Branch channel_mixer;
+  bool norms_itself = false;  // channel_mixer sees the stream as it is and norms what it needs
   // From the residual stream after the layer to what it becomes, where set.
   Branch after;
 };
@@ -28,6 +29,7 @@ struct DecoderSpec {
   int64_t width = 0;  // k, n
   int64_t vocab = 0;
   NormSpec norm;
+  std::optional<NormSpec> post_norm;  // of post_norms, where it is another
   std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
 
@@ -35,6 +37,9 @@ struct DecoderSpec {
   float residual_scale = 1;
   float logit_scale = 1;
   float logit_cap = 0;  // soft cap, 0: none
+
+  // From the embedded tokens to the stream of the first layer, where set.
+  Branch embedded;
 
   bool pre_norms = true;    // norms before attention and feed-forward: attn_norm, ffn_norm
   bool post_norms = false;  // norms after them: post_attention_norm, post_ffw_norm

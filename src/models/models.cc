@@ -14,6 +14,7 @@ namespace lockstep {
   X(Flint, "flint")                       \
   X(Gemma2, "gemma2")                     \
   X(Gemma3, "gemma3")                     \
+  X(Gemma4, "gemma4")                     \
   X(GlmDsa, "glm-dsa")                    \
   X(Glm4, "glm4")                         \
   X(Glm4Moe, "glm4moe")                   \
@@ -30,6 +31,7 @@ namespace lockstep {
   X(MiniMaxM2, "minimax-m2")              \
   X(Mistral3, "mistral3")                 \
   X(Deepseek2, "mistral4")                \
+  X(MuseGlimmer, "muse-glimmer")          \
   X(Olmo2, "olmo2")                       \
   X(Phi3, "phi3")                         \
   X(Qwen2, "qwen2")                       \

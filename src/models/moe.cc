@@ -67,16 +67,23 @@ ValueId BuildShared(Parts& parts, ValueId x, const MoeSpec& spec) {
 
 }  // namespace
 
-ValueId BuildMoe(Parts& parts, ValueId x, const MoeSpec& spec) {
-  const Scores scores = BuildScores(parts, x, spec);
+ValueId BuildMoe(Parts& parts, ValueId x, const MoeSpec& spec) { return BuildMoe(parts, x, x, spec); }
+
+ValueId BuildMoe(Parts& parts, ValueId x, ValueId routed, const MoeSpec& spec) {
+  const Scores scores = BuildScores(parts, routed, spec);
   std::vector<ValueId> choice = {scores.choice};
   const bool biased = parts.Has("exp_probs_b", "bias");
   if (biased)
     choice.push_back(
         parts.build().Weight({parts.Tensor("exp_probs_b", "bias")}, {Axis{'e', spec.experts, 1}}));
   const ValueId ids = parts.Apply("experts", MakeTopExperts(spec.choice, biased), choice);
+  std::vector<ValueId> weighed = {scores.weights, ids};
+  const bool scaled = parts.Has("ffn_down_exps", "scale");
+  if (scaled)
+    weighed.push_back(
+        parts.build().Weight({parts.Tensor("ffn_down_exps", "scale")}, {Axis{'e', spec.experts, 1}}));
   const ValueId weights =
-      parts.Apply("expert_weights", MakeExpertWeights(spec.weights, false), {scores.weights, ids});
+      parts.Apply("expert_weights", MakeExpertWeights(spec.weights, scaled), weighed);
 
   MoeSettings ffn = spec.ffn;
   ffn.biases = parts.Has("ffn_down_exps", "bias");

@@ -40,6 +40,8 @@ std::optional<FeedForwardSpec> ReadSharedExperts(const ModelSource& source, cons
 // x: [t, k], normed; result [t, k]. Tensor names are llama.cpp's; gate and up may be fused (ffn_gate_up_exps), and each expert may have
 // tensors of its own (ffn_gate.0).
 ValueId BuildMoe(Parts& parts, ValueId x, const MoeSpec& spec);
+// The same with another view of the stream for the router.
+ValueId BuildMoe(Parts& parts, ValueId x, ValueId routed, const MoeSpec& spec);
 
 // Whether a layer has experts: those after leading_dense_block_count, each interleave_moe_layer_step-th, but for layers that have a
 // feed-forward and no router.

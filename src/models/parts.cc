@@ -47,6 +47,15 @@ ValueId Parts::Norm(std::string_view name, ValueId x, std::string_view tensor, c
   return build_.Apply(name, MakeLayerNorm(form), std::move(inputs));
 }
 
+ValueId Parts::PlainNorm(std::string_view name, ValueId x) {
+  const Shape& shape = build_.shape(x);
+  NormForm form;
+  form.eps = norm_.eps;
+  form.weighted = false;
+  form.size = shape[shape.rank() - 1].size;
+  return build_.Apply(name, norm_.kind == NormSpec::Kind::kRms ? MakeRmsNorm(form) : MakeLayerNorm(form), {x});
+}
+
 ValueId Parts::Project(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, const Fused& fused) {
   WeightSource weight{Tensor(tensor)}, bias{Tensor(tensor, "bias")};
   if (tensor.empty() || (!fused.tensor.empty() && !Has(tensor) && Has(fused.tensor))) {

@@ -2,6 +2,7 @@
 // of their own (attention.h, feed_forward.h ...) and take a Parts.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -67,6 +68,13 @@ class Parts {
   ValueId Norm(std::string_view name, ValueId x, std::string_view tensor) { return Norm(name, x, tensor, {Width()}); }
   ValueId Norm(std::string_view name, ValueId x, std::string_view tensor, const Shape& axes, const NormSpec& norm);
 
+  // The norm of x's last axis, without a weight.
+  ValueId PlainNorm(std::string_view name, ValueId x);
+
+  // The K of a layer's cache, V being the value behind it, for layers that see another's.
+  void SetKv(ValueId state) { kv_[build_.layer()] = state; }
+  ValueId kv(int32_t layer) const { return kv_.at(layer); }
+
   // A projection of x [t, k] to `axes`, from the layer's `tensor` or from the rows of a fused one, with its bias where the file has one.
   // Without a name of its own (empty) the weight is always in the fused tensor.
   ValueId Project(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, const Fused& fused = {});
@@ -80,6 +88,7 @@ class Parts {
   GraphBuilder build_;
   std::vector<RopeSpec> ropes_;
   std::vector<ValueId> angles_;
+  std::map<int32_t, ValueId> kv_;
 };
 
 }  // namespace lockstep

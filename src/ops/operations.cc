@@ -183,11 +183,12 @@ class SelectRows final : public Operation {
 
 class Embed final : public Operation {
  public:
-  explicit Embed(float scale) : scale_(scale) {}
+  explicit Embed(float scale, int64_t part = -1) : scale_(scale), part_(part) {}
   std::string_view name() const override { return "embed"; }
-  std::string_view rule() const override { return "t, v!k -> tk"; }
+  std::string_view rule() const override { return part_ < 0 ? "t, v!k -> tk" : "t, v!l!k! -> tk"; }
   std::string attributes() const override {
-    return scale_ == 1 ? "" : fmt::format("scale={}", scale_);
+    const std::string scale = scale_ == 1 ? "" : fmt::format("scale={}", scale_);
+    return part_ < 0 ? scale : fmt::format("{}{}part={}", scale, scale.empty() ? "" : " ", part_);
   }
   OperandKind operand(size_t i) const override {
     return i == 0 ? OperandKind::kTokens : OperandKind::kTable;
@@ -196,17 +197,30 @@ class Embed final : public Operation {
   void Run(const StepContext& step) const override {
     const Table& table = std::get<Table>(step.in[1]);
     const Rows& y = step.out_rows();
+    const int64_t block = table.format->block, first = part_ < 0 ? 0 : part_ * y.width;
     const WorkRange share = step.Share(step.tokens());
     for (int64_t t = share.begin; t < share.end; ++t) {
-      const int64_t token = step.rows.tokens[static_cast<size_t>(t)];
-      table.format->decode(table.data + token * table.format->RowBytes(table.width),
-                           table.width / table.format->block, y.row(t));
-      if (scale_ != 1) step.kernels.scale(y.row(t), scale_, table.width, y.row(t));
+      const std::byte* row = table.data + step.rows.tokens[static_cast<size_t>(t)] * table.format->RowBytes(table.width);
+      const int64_t begin = first / block, end = CeilDiv(first + y.width, block);
+      const std::byte* blocks = row + table.format->RowBytes(begin * block);
+      if (first % block == 0 && y.width % block == 0) {
+        table.format->decode(blocks, end - begin, y.row(t));
+      } else {
+        float* whole = reinterpret_cast<float*>(step.scratch.data());
+        table.format->decode(blocks, end - begin, whole);
+        std::copy_n(whole + first % block, y.width, y.row(t));
+      }
+      if (scale_ != 1) step.kernels.scale(y.row(t), scale_, y.width, y.row(t));
     }
+  }
+  // Where a part begins or ends inside a block, its blocks are decoded here first.
+  size_t scratch_bytes(std::span<const Operand> in, int64_t) const override {
+    return part_ < 0 ? 0 : static_cast<size_t>(std::get<Table>(in[1]).width) * sizeof(float);
   }
 
  private:
   float scale_;
+  int64_t part_;
 };
 
 class Norm : public Operation {
@@ -456,6 +470,7 @@ class Attention final : public Operation {
 }  // namespace
 
 OperationPtr MakeEmbed(float scale) { return std::make_shared<Embed>(scale); }
+OperationPtr MakeEmbedPart(float scale, int64_t part) { return std::make_shared<Embed>(scale, part); }
 OperationPtr MakeLinear(int64_t cut_unit) { return std::make_shared<Linear>(cut_unit); }
 OperationPtr MakeQuantize() { return std::make_shared<Quantize>(); }
 OperationPtr MakeSelectRows() { return std::make_shared<SelectRows>(); }

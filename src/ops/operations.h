@@ -19,6 +19,8 @@ using OperationPtr = std::shared_ptr<const Operation>;
 
 // Rows of a table chosen by token, times `scale`.
 OperationPtr MakeEmbed(float scale);
+// The same of one part of each row: the table is [v, l, n], the result [t, n] of l = part.
+OperationPtr MakeEmbedPart(float scale, int64_t part);
 // y = x W^T. x: [t, *], W: [+, *], summed over the run `*`. `cut_unit`: the summed run may be cut over ranks at multiples of it, so it is
 // summed in segments (formats/gemm.h); 0: it never is.
 OperationPtr MakeLinear(int64_t cut_unit);
