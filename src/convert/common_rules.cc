@@ -173,6 +173,7 @@ void SetRopeKeys(const Config& config, const Config& rope, Keys& keys) {
       {"default", [](const Config&, Keys&) {}},
       {"mrope", [](const Config&, Keys&) {}},
       {"llama3", [](const Config&, Keys&) {}},  // a tensor: EmitRopeTensors
+      {"proportional", [](const Config&, Keys&) {}},  // a tensor of the architecture
       {"dynamic", [](const Config&, Keys&) {}},  // a base: RotaryBase
       {"linear", SetLinearKeys},
       {"yarn", SetYarnKeys},

@@ -16,6 +16,7 @@ namespace lockstep {
   X(Flint)                             \
   X(Gemma2)                            \
   X(Gemma3)                            \
+  X(Gemma4)                            \
   X(Glm4)                              \
   X(Glm4Moe)                           \
   X(GptOss)                            \
@@ -31,6 +32,7 @@ namespace lockstep {
   X(MiniMaxM2)                         \
   X(Mistral3)                          \
   X(Mixtral)                           \
+  X(MuseGlimmer)                       \
   X(Olmo2)                             \
   X(Phi3)                              \
   X(Qwen2)                             \

@@ -19,6 +19,7 @@ constexpr std::string_view kOtherModels[] = {
     "audio_tower.",           "model.audio_tower.",
     "model.embed_vision.",    "model.embed_audio.",
     "embed_vision.",          "embed_audio.",
+    "model.vision_adapter.",   "model.vision_projection.",
     "vision_encoder.",        "vision_language_adapter."};
 // Tensors that follow from the hyper-parameters.
 constexpr std::string_view kDerived[] = {".rotary_emb.inv_freq", ".attention.masked_bias",

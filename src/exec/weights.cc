@@ -21,7 +21,7 @@ int64_t Elements(const Shape& shape) { return static_cast<int64_t>(shape.Count()
 int64_t RowWidth(const Graph& graph, const Node& node, size_t operand, OperandKind kind) {
   const Shape& shape = graph.value(node.inputs[operand]).shape;
   if (kind == OperandKind::kVector) return Elements(shape);
-  if (kind == OperandKind::kTable) return shape[shape.rank() - 1].size;
+  if (kind == OperandKind::kTable) return Elements(shape) / shape[0].size;
   // A matrix meets the rows of operand 0; their first axis is t.
   const Shape& x = graph.value(node.inputs[0]).shape;
   return Elements(x) / x[0].size;

@@ -14,7 +14,10 @@ void SetLayers(const ModelSource& source, DecoderSpec& spec) {
   const int64_t own = std::ssize(spec.layers) - shared;
   if (dk > 1024) source.Refuse("attention.key_length_swa", fmt::format("expected at most 1024, found {}", dk));
   if (own < 1) source.Refuse("attention.shared_kv_layers", fmt::format("expected less than {}, found {}", spec.layers.size(), shared));
-  RopeOptions windowed = WindowedRope(source, source.OptionalCount("rope.dimension_count_swa").value_or(dk), 10000);
+  const int64_t dv = source.OptionalCount("attention.value_length_swa").value_or(dk);
+  // Values may be the keys.
+  if (dv != dk) source.Refuse("attention.value_length_swa", fmt::format("expected {}, as of keys, found {}", dk, dv));
+  const RopeOptions windowed = WindowedRope(source, source.OptionalCount("rope.dimension_count_swa").value_or(dk), 10000);
   if (windowed.n_rot > dk) source.Refuse("rope.dimension_count_swa", fmt::format("expected at most {}, found {}", dk, windowed.n_rot));
   spec.ropes.push_back({windowed, RopePairing::kHalves});
   std::optional<int32_t> keys_of[2];
