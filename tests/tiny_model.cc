@@ -225,6 +225,16 @@ TinyOptions OptionsFor(std::string_view architecture) {
     options.post_norms = true;
     options.qk_norm = architecture == "gemma3";
     options.layers = architecture == "gemma3" ? 6 : 2;
+  } else if (architecture == "gemma4") {
+    options.window = 8;
+    options.layers = 3;
+    options.tied = options.post_norms = options.qk_norm = options.keys_as_values = true;
+    options.shared_kv = 1;
+    options.layer_inputs = 32;
+  } else if (architecture == "muse-glimmer") {
+    options.window = 8;
+    options.layers = 4;
+    options.post_norms = options.qk_norm = options.head_gate = true;
   } else if (architecture == "olmo2") {
     options.pre_norms = false;
     options.post_norms = options.qk_norm_all = true;
@@ -272,6 +282,8 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   if (o.experts.count != 0) AddExpertKeys(o.experts, *this);
   if (o.window != 0) key("attention.sliding_window") = count(o.window);
   if (o.kv_rank != 0) AddLatentKeys(o, *this);
+  if (o.shared_kv != 0) key("attention.shared_kv_layers") = count(o.shared_kv);
+  if (o.layer_inputs != 0) key("embedding_length_per_layer_input") = count(o.layer_inputs);
   if (o.mixer != TinyOptions::Mixer::kAttention) AddMixerKeys(o, *this);
   AddTokenizer(o.vocab, keys);
 
@@ -282,6 +294,11 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   add("token_embd.weight", {o.width, o.vocab});
   add("output_norm.weight", {o.width});
   if (!o.tied) add("output.weight", {o.width, o.vocab});
+  if (o.layer_inputs != 0) {
+    add("per_layer_token_embd.weight", {o.layers * o.layer_inputs, o.vocab});
+    add("per_layer_model_proj.weight", {o.width, o.layers * o.layer_inputs});
+    add("per_layer_proj_norm.weight", {o.layer_inputs});
+  }
   const int64_t q = o.heads * (o.kv_rank != 0 ? o.dv : o.head_dim), kv = o.kv_heads * o.head_dim;
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string block = fmt::format("blk.{}.", i);
@@ -311,9 +328,15 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
       continue;
     }
     if (o.qk_norm) norm("attn_q_norm", o.head_dim);
-    if (o.qk_norm) norm("attn_k_norm", o.head_dim);
+    const bool own_keys = i < o.layers - o.shared_kv;
+    if (o.qk_norm && own_keys) norm("attn_k_norm", o.head_dim);
     if (o.qk_norm_all) norm("attn_q_norm", q);
     if (o.qk_norm_all) norm("attn_k_norm", kv);
+    if (o.layer_inputs != 0) {
+      project("inp_gate", o.width, o.layer_inputs);
+      project("proj", o.layer_inputs, o.width);
+      norm("post_norm", o.width);
+    }
     if (o.sinks) norm("attn_sinks", o.heads);
     if (o.head_gate) project("attn_gate", o.width, o.heads);
     if (o.kv_rank != 0) {
@@ -322,8 +345,8 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
       project("attn_qkv", o.width, q + 2 * kv);
     } else {
       project("attn_q", o.width, o.gated_queries ? 2 * q : q);
-      project("attn_k", o.width, kv);
-      project("attn_v", o.width, kv);
+      if (own_keys) project("attn_k", o.width, kv);
+      if (own_keys && !o.keys_as_values) project("attn_v", o.width, kv);
     }
     project("attn_output", q, o.width);
   }

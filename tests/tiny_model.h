@@ -48,6 +48,9 @@ struct TinyOptions {
   TinyExperts experts;
   bool post_norms = false;
   std::string_view ff_norm = "ffn_norm";  // empty: none
+  bool keys_as_values = false;            // no attn_v
+  int64_t shared_kv = 0;                  // last layers without keys of their own
+  int64_t layer_inputs = 0;               // numbers that each layer is told of a token, 0: none
   bool fused = false;  // attn_qkv, and ffn_up with the gate's rows first
   // Latent attention where kv_rank is not 0: its heads have head_dim numbers, of which `rope` are rotated.
   int64_t q_rank = 0, kv_rank = 0, rope = 0, dv = 0;

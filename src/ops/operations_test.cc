@@ -40,6 +40,7 @@ std::vector<OperationRow> Operations() {
   const Axis DV{'d', 16};
   return {
       {MakeEmbed(1), {{T}, {V, K}}, {rows}},
+      {MakeEmbedPart(1, 2), {{T}, {V, G, K}}, {rows}},
       {MakeLinear(0), {rows, {F, K}}, {{T, F}}},
       {MakeLinear(8), {{T, G, R, D}, {K, G, R, D}}, {rows}},
       {MakeQuantize(), {rows}, {rows}},
