@@ -1,7 +1,9 @@
 #include "models/latent_attention.h"
 
+#include <bit>
 #include <cmath>
 
+#include "models/pooled_keys.h"
 #include "ops/concat.h"
 #include "ops/gathered_attention.h"
 #include "ops/head_linear.h"
@@ -158,7 +160,7 @@ ValueId BuildLatentAttention(Parts& parts, ValueId x, ValueId query_latent, cons
   return LatentLayer(parts, spec).Build(x, query_latent, selection);
 }
 
-ValueId BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const IndexerSpec& indexer) {
+Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const IndexerSpec& indexer) {
   const Axis heads{'r', indexer.heads, indexer.heads}, d{'d', indexer.d, indexer.d}, rank{'d', spec.q_rank, spec.q_rank};
   const auto rotated = [&](std::string_view name, ValueId value) {
     if (spec.rope == 0) return value;
@@ -166,16 +168,24 @@ ValueId BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const Late
   };
   const ValueId q = parts.Apply("index_q", MakeLinear(0),
                                 {query_latent, parts.build().Weight({parts.Tensor("indexer.attn_q_b")}, {heads, d, rank})});
-  NormSpec norm{NormSpec::Kind::kLayer, 1e-6f};
-  const ValueId k = parts.Norm("index_k", parts.Project("index_k_raw", x, "indexer.attn_k", {kOneHead, d}), "indexer.k_norm", {d}, norm);
-  const ValueId state = parts.build().LatentState("index", indexer.d, 0);
-  parts.Apply("index_append", MakeKvAppendKeys(), {rotated("index_k_rope", k), state});
+  const NormSpec norm{NormSpec::Kind::kLayer, 1e-6f};
+  const ValueId normed = parts.Norm("index_k", parts.Project("index_k_raw", x, "indexer.attn_k", {kOneHead, d}), "indexer.k_norm", {d}, norm);
+  const ValueId k = rotated("index_k_rope", normed);
+  ValueId state = kNoValue;
+  if (indexer.pool == 1) {
+    state = parts.build().LatentState("index", indexer.d, 0);
+    parts.Apply("index_append", MakeKvAppendKeys(), {k, state});
+  } else {
+    const ValueId gates = parts.Project("index_gates", x, "indexer_compressor_gate", {kOneHead, d});
+    state = BuildPooledKeys(parts, "index", k, gates, "indexer_compressor_ape", {{.pool = indexer.pool, .d = indexer.d}, false, {}});
+  }
   const ValueId weights = parts.Scale("index_weights_scaled", parts.Project("index_weights", x, "indexer.proj", {heads}),
                                       static_cast<float>(1 / std::sqrt(static_cast<double>(indexer.heads))));
   SelectKeysSettings settings;
   settings.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(indexer.d)));
-  settings.top_k = indexer.top_k;
-  return parts.Apply("selected", MakeSelectKeys(settings), {rotated("index_q_rope", q), weights, state});
+  settings.top_k = indexer.top_k / indexer.pool;
+  settings.pool = indexer.pool;
+  return {parts.Apply("selected", MakeSelectKeys(settings), {rotated("index_q_rope", q), weights, state}), settings.width()};
 }
 
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec) {
@@ -187,7 +197,7 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
   }
   latent.q_rank = source.OptionalCount("attention.q_lora_rank", 0).value_or(0);
   latent.kv_rank = source.Count("attention.kv_lora_rank");
-  latent.rope = spec.ropes[0].options.n_rot;
+  latent.rope = spec.ropes.empty() ? 0 : spec.ropes[0].options.n_rot;
   // Of one head as the checkpoint has it; older files say so under the plain names, newer ones give those the sizes of what is cached.
   const auto key_length = source.OptionalCount("attention.key_length_mla");
   const int64_t dk = key_length.value_or(attention.dk);
@@ -203,7 +213,8 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
                               "keys of {}, {} rotated",
                               latent.kv_rank, dk, latent.rope));
   }
-  latent.scale = ScoreScale(source, dk, spec.ropes[0].options);
+  latent.scale = spec.ropes.empty() ? static_cast<float>(1 / std::sqrt(static_cast<double>(dk)))
+                                    : ScoreScale(source, dk, spec.ropes[0].options);
   return latent;
 }
 
@@ -216,8 +227,12 @@ IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing) {
   if (indexer.d > 1024) {
     source.Refuse("attention.indexer.key_length", fmt::format("expected at most 1024, found {}", indexer.d));
   }
-  if (indexer.top_k > 65536) {
-    source.Refuse("attention.indexer.top_k", fmt::format("expected at most 65536, found {}", indexer.top_k));
+  indexer.pool = source.OptionalCount("attention.indexer.kpool").value_or(1);
+  if (indexer.pool > kPageTokens || !std::has_single_bit(static_cast<uint64_t>(indexer.pool))) {
+    source.Refuse("attention.indexer.kpool", fmt::format("expected a power of two up to {}, found {}", kPageTokens, indexer.pool));
+  }
+  if (indexer.top_k > 65536 || indexer.top_k < indexer.pool) {
+    source.Refuse("attention.indexer.top_k", fmt::format("expected {} to 65536, found {}", indexer.pool, indexer.top_k));
   }
   return indexer;
 }
@@ -229,13 +244,13 @@ void UseLatentAttention(DecoderSpec& spec, const LatentAttentionSpec& latent) {
 }
 
 void UseSelectedAttention(DecoderSpec& spec, const LatentAttentionSpec& latent, const IndexerSpec& indexer, const std::vector<bool>& own) {
-  const auto selection = std::make_shared<ValueId>(kNoValue);
+  const auto selection = std::make_shared<Selection>();
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const bool has_own = own[i];
     spec.layers[i].mixer = [=](Parts& parts, ValueId x) {
       const ValueId query_latent = BuildQueryLatent(parts, x, latent);
       if (has_own) *selection = BuildSelection(parts, x, query_latent, latent, indexer);
-      return BuildLatentAttention(parts, x, query_latent, latent, {*selection, indexer.top_k});
+      return BuildLatentAttention(parts, x, query_latent, latent, *selection);
     };
   }
 }

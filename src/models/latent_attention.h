@@ -21,8 +21,9 @@ enum class LatentForm {
 struct IndexerSpec {
   int64_t heads = 0;
   int64_t d = 0;
-  int64_t top_k = 0;
+  int64_t top_k = 0;  // positions
   RopePairing pairing = RopePairing::kHalves;
+  int64_t pool = 1;  // positions that are selected together, by a key made of theirs
 };
 
 struct LatentAttentionSpec {
@@ -41,7 +42,7 @@ struct LatentAttentionSpec {
 
 // Keys of latent attention. Takes the part of YaRN's factor that belongs to the scores out of the rope of `spec`.
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec);
-// attention.indexer.head_count, key_length and top_k.
+// attention.indexer.head_count, key_length, top_k and kpool.
 IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing);
 
 // Positions that a layer sees: [t, n] of MakeSelectKeys, at most `most`; kNoValue: all.
@@ -56,8 +57,9 @@ ValueId BuildLatentAttention(Parts& parts, ValueId x, ValueId query_latent, cons
 
 // The latent that queries are made from: x where there is none. [t, q_rank]
 ValueId BuildQueryLatent(Parts& parts, ValueId x, const LatentAttentionSpec& spec);
-// The positions of the largest index scores, [t, top_k]. Weights: indexer.attn_q_b, indexer.attn_k, indexer.k_norm, indexer.proj.
-ValueId BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const IndexerSpec& indexer);
+// The positions of the largest index scores. Weights: indexer.attn_q_b, indexer.attn_k, indexer.k_norm, indexer.proj; of pools
+// indexer_compressor_gate and indexer_compressor_ape.
+Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const IndexerSpec& indexer);
 
 // Makes latent attention every layer's.
 void UseLatentAttention(DecoderSpec& spec, const LatentAttentionSpec& latent);

@@ -11,13 +11,13 @@ class PoolKeys final : public Operation {
  public:
   explicit PoolKeys(const PoolKeysSettings& settings) : settings_(settings) {}
   std::string_view name() const override { return "pool_keys"; }
-  std::string_view rule() const override { return "t, p!w!, s!gx! -> tgd"; }
+  std::string_view rule() const override { return settings_.gated ? "t, s!gx!, p!w! -> tgd" : "t, s!gx! -> tgd"; }
   std::string attributes() const override {
     return fmt::format("pool={}{}", settings_.pool, settings_.overlap ? " overlap" : "");
   }
   FactorRule::OwnAxes own_axes() const override { return {{'d', Axis{'d', settings_.d, settings_.d}}}; }
   OperandKind operand(size_t i) const override {
-    return i == 0 ? OperandKind::kTokens : i == 1 ? OperandKind::kVector : OperandKind::kState;
+    return i == 0 ? OperandKind::kTokens : i == 1 ? OperandKind::kState : OperandKind::kVector;
   }
   Split split() const override { return Split::kTokens; }
   // One raw row, then values and gates of all rows that are pooled.
@@ -52,12 +52,16 @@ class PoolKeys final : public Operation {
   // Reads d channels from `channel` on of one position, the j-th of its window, to row `to`.
   void Take(const StepContext& step, const AttentionRow& row, int64_t position, int64_t j, int64_t channel, int64_t to, float* values,
             float* gates) const {
-    const StateView& state = std::get<StateView>(step.in[2]);
-    const auto bias = std::get<std::span<const float>>(step.in[1]);
+    const StateView& state = std::get<StateView>(step.in[1]);
     const int64_t d = settings_.d, w = settings_.channels();
     float* raw = Scratch(step);
     ReadKey(*state.layout, row.pages[position / kPageTokens] + state.k_offset, position % kPageTokens, raw);
     std::copy_n(raw + channel, d, values + to * d);
+    if (!settings_.gated) {
+      std::fill_n(gates + to * d, d, 0.0f);
+      return;
+    }
+    const auto bias = std::get<std::span<const float>>(step.in[2]);
     const float* gate = raw + w + channel;
     for (int64_t c = 0; c < d; ++c) gates[to * d + c] = gate[c] + bias[static_cast<size_t>(j * w + channel + c)];
   }

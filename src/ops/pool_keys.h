@@ -15,12 +15,13 @@ struct PoolKeysSettings {
   int64_t pool = 1;
   int64_t d = 0;
   bool overlap = false;
+  bool gated = true;  // otherwise raw rows are values alone, and an entry is their mean
 
   int64_t channels() const { return overlap ? 2 * d : d; }
   int64_t rows() const { return overlap ? 2 * pool : pool; }
 };
 
-// tokens [t], bias [pool, w], raw rows (keys alone, 2 w numbers) -> [t, 1, d]: the entry that a token completes, zeros where it completes none.
+// tokens [t], raw rows (keys alone, 2 w numbers), bias [pool, w] where gated -> [t, 1, d]: the entry that a token completes, zeros where it completes none.
 OperationPtr MakePoolKeys(const PoolKeysSettings& settings);
 
 }  // namespace lockstep

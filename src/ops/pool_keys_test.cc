@@ -163,7 +163,7 @@ TEST(PoolKeys, PoolsAWholeWindowAndWhatOverlapsIt) {
     const std::vector<float> bias = RandomRow(kPool * w, 1, 12);
     std::vector<AttentionRow> places;
     for (int64_t p = 0; p < 20; ++p) places.push_back({rows.pages, p});
-    const std::vector<Operand> in = {std::monostate(), std::span<const float>(bias), rows.view};
+    const std::vector<Operand> in = {std::monostate(), rows.view, std::span<const float>(bias)};
     const std::vector<float> found = ResultOf(*MakePoolKeys(settings), in, places, kDims, 3);
     for (int64_t p = 0; p < 20; ++p) {
       std::vector<float> expected(kDims);
@@ -185,6 +185,15 @@ TEST(PoolKeys, PoolsAWholeWindowAndWhatOverlapsIt) {
     // A token alone gives what it gives among others.
     const std::vector<float> alone = ResultOf(*MakePoolKeys(settings), in, {{rows.pages, 11}}, kDims);
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), found.begin() + 11 * kDims));
+  }
+}
+
+TEST(PoolKeys, WithoutGatesAreMeans) {
+  const PoolKeysSettings settings{.pool = 4, .d = 3, .gated = false};
+  const RawRows rows(*FindFormat("F32"), 3);
+  const std::vector<float> found = ResultOf(*MakePoolKeys(settings), {std::monostate(), rows.view}, {{rows.pages, 7}}, 3);
+  for (size_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(found[c], (((rows.raw[12 + c] + rows.raw[15 + c]) + rows.raw[18 + c]) + rows.raw[21 + c]) / 4);
   }
 }
 
