@@ -123,7 +123,8 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
     const auto [rows, width] = use.in_file().file_shape();
     ExpectRows(file, tensor, width, rows);
   }
-  WeightFormat(file, tensor);
+  // A table may list numbers of other things.
+  if (kind != OperandKind::kTable || use.format->name != "I32") WeightFormat(file, tensor);
   return {use};
 }
 

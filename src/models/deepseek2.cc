@@ -9,6 +9,7 @@ Graph BuildDeepseek2(const ModelSource& source) {
   latent.temperature_beta = source.FloatOr("attention.temperature_scale", 0);
   latent.temperature_length = spec.ropes[0].options.original_context;
   UseLatentAttention(spec, latent);
+  UseExperts(source, spec);
   return BuildDecoder(source, spec);
 }
 

@@ -14,6 +14,7 @@ Graph BuildGlmDsa(const ModelSource& source) {
   }
   if (!own[0]) source.Refuse(kTypes, "expected an indexer in the first layer, found none");
   UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kPairs), own);
+  UseExperts(source, spec);
   return BuildDecoder(source, spec);
 }
 

@@ -28,7 +28,7 @@ class HyperStreams {
 
  private:
   ValueId Weights(std::string_view tensors, ValueId streams, const HyperConnections& hyper) {
-    const Axis n{'g', hyper.streams, hyper.streams}, m{'n', hyper.weights(), hyper.weights()}, scales{'n', hyper.head ? 1 : 3, 1};
+    const Axis n{'g', hyper.streams, 1}, m{'n', hyper.weights(), hyper.weights()}, scales{'n', hyper.head ? 1 : 3, 1};
     const auto weight = [&](std::string_view part, const Shape& shape) {
       return parts_.build().Weight({parts_.Tensor(fmt::format("{}_{}", tensors, part))}, shape);
     };

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "models/moe.h"
 #include "models/pooled_keys.h"
 #include "ops/concat.h"
 #include "ops/gathered_attention.h"
@@ -235,6 +236,16 @@ IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing) {
     source.Refuse("attention.indexer.top_k", fmt::format("expected {} to 65536, found {}", indexer.pool, indexer.top_k));
   }
   return indexer;
+}
+
+void UseExperts(const ModelSource& source, DecoderSpec& spec) {
+  // What is dense says so, or nothing.
+  if (source.OptionalCount("expert_count", 0).value_or(0) == 0) return;
+  const bool corrected = source.HasTensor(fmt::format("blk.{}.exp_probs_b.bias", spec.layers.size() - 1));
+  MoeSpec moe = ReadMoeSpec(source, {corrected ? MoeSpec::Scoring::kSigmoid : MoeSpec::Scoring::kSoftmax, false, 1e-20f});
+  moe.choice.groups_by_best_two = corrected;
+  moe.shared = ReadSharedExperts(source, moe);
+  SetExperts(source, moe, spec);
 }
 
 void UseLatentAttention(DecoderSpec& spec, const LatentAttentionSpec& latent) {

@@ -61,6 +61,10 @@ ValueId BuildQueryLatent(Parts& parts, ValueId x, const LatentAttentionSpec& spe
 // indexer_compressor_gate and indexer_compressor_ape.
 Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const IndexerSpec& indexer);
 
+// Experts of the layers that have them, scored by sigmoid where the file corrects choices (DeepSeek-V3), by soft-max otherwise (V2), and one that
+// every token sees.
+void UseExperts(const ModelSource& source, DecoderSpec& spec);
+
 // Makes latent attention every layer's.
 void UseLatentAttention(DecoderSpec& spec, const LatentAttentionSpec& latent);
 // The same over positions that indexers select. Layers without an indexer of their own, those where own[i] is false, see what the last indexer

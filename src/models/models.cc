@@ -10,6 +10,7 @@ namespace lockstep {
   X(Cohere2Moe, "cohere2moe")             \
   X(Deepseek2, "deepseek2")               \
   X(Deepseek32, "deepseek32")             \
+  X(Deepseek4, "deepseek4")               \
   X(Ernie45Moe, "ernie4_5-moe")           \
   X(Flint, "flint")                       \
   X(Gemma2, "gemma2")                     \

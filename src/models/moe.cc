@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "ops/root.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +24,25 @@ Scores BuildScores(Parts& parts, ValueId x, const MoeSpec& spec) {
     scores = parts.Apply("scores", MakeSoftmax(), {router});
   if (spec.scoring == MoeSpec::Scoring::kSigmoid)
     scores = parts.Apply("scores", MakeActivate(Activation::kSigmoid), {router});
+  if (spec.scoring == MoeSpec::Scoring::kSqrtSoftplus) {
+    const ValueId positive =
+        parts.Apply("router_positive", MakeActivate(Activation::kSoftplus), {router});
+    scores = parts.Apply("scores", MakeRoot(), {positive});
+  }
   return {spec.choose_by_router ? router : scores, scores};
+}
+
+// The experts of each token, [t, u].
+ValueId Chosen(Parts& parts, ValueId scores, const MoeSpec& spec) {
+  GraphBuilder& build = parts.build();
+  if (spec.chosen_by_token) {
+    const Axis u{'u', spec.choice.used, spec.choice.used};
+    return parts.Apply("experts", MakeEmbed(1), {build.tokens(), build.Weight({parts.Tensor("ffn_gate_tid2eid")}, {parts.Vocab(), u})});
+  }
+  std::vector<ValueId> choice = {scores};
+  const bool biased = parts.Has("exp_probs_b", "bias");
+  if (biased) choice.push_back(build.Weight({parts.Tensor("exp_probs_b", "bias")}, {Axis{'e', spec.experts, 1}}));
+  return parts.Apply("experts", MakeTopExperts(spec.choice, biased), choice);
 }
 
 // gate, up and down, or up and down, as the file holds them.
@@ -71,12 +90,7 @@ ValueId BuildMoe(Parts& parts, ValueId x, const MoeSpec& spec) { return BuildMoe
 
 ValueId BuildMoe(Parts& parts, ValueId x, ValueId routed, const MoeSpec& spec) {
   const Scores scores = BuildScores(parts, routed, spec);
-  std::vector<ValueId> choice = {scores.choice};
-  const bool biased = parts.Has("exp_probs_b", "bias");
-  if (biased)
-    choice.push_back(
-        parts.build().Weight({parts.Tensor("exp_probs_b", "bias")}, {Axis{'e', spec.experts, 1}}));
-  const ValueId ids = parts.Apply("experts", MakeTopExperts(spec.choice, biased), choice);
+  const ValueId ids = Chosen(parts, scores.choice, spec);
   std::vector<ValueId> weighed = {scores.weights, ids};
   const bool scaled = parts.Has("ffn_down_exps", "scale");
   if (scaled)
@@ -123,13 +137,15 @@ MoeSpec ReadMoeSpec(const ModelSource& source, const MoeDefaults& defaults) {
   if (spec.width == 0)
     spec.width = source.CountPerLayer("feed_forward_length", source.Count("block_count")).back();
   spec.scoring = defaults.scoring;
-  static constexpr std::pair<int64_t, Scoring> kScorings[] = {
-      {1, Scoring::kSoftmax}, {2, Scoring::kSigmoid}, {3, Scoring::kSoftmaxOfChosen}};
+  static constexpr std::pair<int64_t, Scoring> kScorings[] = {{1, Scoring::kSoftmax},
+                                                              {2, Scoring::kSigmoid},
+                                                              {3, Scoring::kSoftmaxOfChosen},
+                                                              {4, Scoring::kSqrtSoftplus}};
   if (const int64_t function = source.OptionalCount("expert_gating_func", 0).value_or(0);
       function != 0) {
     const auto* row = std::ranges::find(kScorings, function, &std::pair<int64_t, Scoring>::first);
     if (row == std::end(kScorings))
-      source.Refuse("expert_gating_func", fmt::format("expected 1, 2 or 3, found {}", function));
+      source.Refuse("expert_gating_func", fmt::format("expected 1 to 4, found {}", function));
     spec.scoring = row->second;
   }
   using Normalize = ExpertWeightsSettings::Normalize;

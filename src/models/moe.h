@@ -13,9 +13,10 @@ struct MoeSpec {
   int64_t width = 0;    // f of one expert
   MoeSettings ffn;      // biases: found by the file's tensors
   // How scores [t, e] follow from the router. The soft-max over the chosen has them as they come.
-  enum class Scoring { kSoftmax, kSigmoid, kSoftmaxOfChosen };
+  enum class Scoring { kSoftmax, kSigmoid, kSoftmaxOfChosen, kSqrtSoftplus };
   Scoring scoring = Scoring::kSoftmax;
   float router_cap = 0;           // soft cap of what the router gives, 0: none
+  bool chosen_by_token = false;   // experts are a row of ffn_gate_tid2eid, whatever the scores
   bool choose_by_router = false;  // the choice sees what the router gives, not the scores
   TopExpertsSettings choice;      // exp_probs_b takes part where the file has it
   ExpertWeightsSettings weights;
