@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "gguf/gguf_writer.h"
+#include "tiny_compressed.h"
 #include "tiny_mixers.h"
 
 namespace lockstep::test {
@@ -89,8 +90,6 @@ void Fill(TinyTensor& tensor, uint64_t seed) {
     value = (norm ? 1.f : decay ? -0.5f : 0.f) + scale * random.Next();
 }
 
-using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
-
 void AddExpertKeys(const TinyExperts& experts, TinyModel& model) {
   const std::pair<const char*, int64_t> counts[] = {
       {"expert_count", experts.count},
@@ -101,25 +100,6 @@ void AddExpertKeys(const TinyExperts& experts, TinyModel& model) {
   for (const auto& [name, count] : counts) {
     if (count != 0) model.key(name) = static_cast<uint32_t>(count);
   }
-}
-
-// The tensors of one layer's experts.
-void AddExperts(const TinyOptions& o, const AddTensor& add) {
-  const TinyExperts& e = o.experts;
-  add("ffn_gate_inp.weight", {o.width, e.count});
-  if (o.biases) add("ffn_gate_inp.bias", {e.count});
-  if (e.correction) add("exp_probs_b.bias", {e.count});
-  for (const std::string name : {"ffn_gate", "ffn_up", "ffn_down"}) {
-    const bool down = name == "ffn_down";
-    const int64_t in = down ? e.width : o.width, out = down ? o.width : e.width;
-    for (int64_t i = 0; e.apart && i < e.count; ++i)
-      add(fmt::format("{}.{}.weight", name, i), {in, out});
-    if (!e.apart) add(name + "_exps.weight", {in, out, e.count});
-    if (o.biases) add(name + "_exps.bias", {out, e.count});
-    if (e.shared != 0)
-      add(name + "_shexp.weight", {down ? e.shared : o.width, down ? o.width : e.shared});
-  }
-  if (e.shared_gate) add("ffn_gate_inp_shexp.weight", {o.width});
 }
 
 // Architectures with experts whose names do not end so.
@@ -207,6 +187,24 @@ void AddLatentTensors(const TinyOptions& o, const AddTensor& add) {
 
 }  // namespace
 
+void AddExperts(const TinyOptions& o, const AddTensor& add) {
+  const TinyExperts& e = o.experts;
+  add("ffn_gate_inp.weight", {o.width, e.count});
+  if (o.biases) add("ffn_gate_inp.bias", {e.count});
+  if (e.correction) add("exp_probs_b.bias", {e.count});
+  for (const std::string name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    const bool down = name == "ffn_down";
+    const int64_t in = down ? e.width : o.width, out = down ? o.width : e.width;
+    for (int64_t i = 0; e.apart && i < e.count; ++i)
+      add(fmt::format("{}.{}.weight", name, i), {in, out});
+    if (!e.apart) add(name + "_exps.weight", {in, out, e.count});
+    if (o.biases) add(name + "_exps.bias", {out, e.count});
+    if (e.shared != 0)
+      add(name + "_shexp.weight", {down ? e.shared : o.width, down ? o.width : e.shared});
+  }
+  if (e.shared_gate) add("ffn_gate_inp_shexp.weight", {o.width});
+}
+
 TinyOptions WindowedOptions() {
   TinyOptions options = OptionsFor("gemma2");
   options.kv_heads = 1;
@@ -259,6 +257,13 @@ TinyOptions OptionsFor(std::string_view architecture) {
   } else if (architecture.ends_with("moe") ||
              std::ranges::find(kWithExperts, architecture) != std::end(kWithExperts)) {
     SetExperts(options);
+  } else if (architecture == "deepseek4") {
+    options.mixer = TinyOptions::Mixer::kCompressed;
+    options.layers = 3;
+    options.window = 8;
+    options.head_dim = 32;
+    options.index_heads = 8, options.index_dim = 16, options.index_top = 2;
+    options.experts = {.count = 6, .shared = 32, .correction = true};
   } else if (architecture == "qwen3" || architecture == "hunyuan-dense") {
     options.qk_norm = true;
   } else {
@@ -284,7 +289,8 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   if (o.kv_rank != 0) AddLatentKeys(o, *this);
   if (o.shared_kv != 0) key("attention.shared_kv_layers") = count(o.shared_kv);
   if (o.layer_inputs != 0) key("embedding_length_per_layer_input") = count(o.layer_inputs);
-  if (o.mixer != TinyOptions::Mixer::kAttention) AddMixerKeys(o, *this);
+  if (o.mixer != TinyOptions::Mixer::kAttention && o.mixer != TinyOptions::Mixer::kCompressed)
+    AddMixerKeys(o, *this);
   AddTokenizer(o.vocab, keys);
 
   auto add = [&](std::string name, std::vector<int64_t> dims) {
@@ -299,6 +305,7 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     add("per_layer_model_proj.weight", {o.width, o.layers * o.layer_inputs});
     add("per_layer_proj_norm.weight", {o.layer_inputs});
   }
+  if (o.mixer == TinyOptions::Mixer::kCompressed) return AddCompressed(o, *this, add);
   const int64_t q = o.heads * (o.kv_rank != 0 ? o.dv : o.head_dim), kv = o.kv_heads * o.head_dim;
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string block = fmt::format("blk.{}.", i);

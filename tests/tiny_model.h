@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -57,7 +58,8 @@ struct TinyOptions {
   bool kv_together = false;  // attn_kv_b instead of attn_k_b and attn_v_b
   int64_t index_heads = 0, index_dim = 0, index_top = 0;  // of an indexer in each layer
   // All layers but each second have this in place of attention.
-  enum class Mixer { kAttention, kShortConv, kDeltaNet, kWovenDeltaNet, kMamba };
+  // kCompressed: every layer's, as tiny_compressed.h has them.
+  enum class Mixer { kAttention, kShortConv, kDeltaNet, kWovenDeltaNet, kMamba, kCompressed };
   Mixer mixer = Mixer::kAttention;
   bool gated_queries = false;  // attn_q has a gate beside each head's query
   uint64_t seed = 1;
@@ -103,6 +105,10 @@ struct TinyModel {
  private:
   std::string prefix_;
 };
+
+using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
+// The tensors of one layer's experts.
+void AddExperts(const TinyOptions& options, const AddTensor& add);
 
 // Writes `file` again with its matrices in `format`, for tests of one model in many formats. Vectors,
 // matrices whose rows are not whole blocks and, unless empty, those with `keep` in their name stay as

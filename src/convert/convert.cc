@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -45,6 +47,7 @@ const Format& Fitting(const Format& wanted, const Values& values) {
 }
 
 const Format& FormatOf(const RecipeTensor& tensor, std::string_view type) {
+  if (tensor.stored == Stored::kI32) return *FindFormat(std::string_view("I32"));
   if (tensor.stored == Stored::kF32 || tensor.values.dims().size() < 2) return F32();
   return Fitting(type == kOwnType ? tensor.values.own() : *FindFormat(type), tensor.values);
 }
@@ -98,6 +101,13 @@ void SetGeneralKeys(const ConvertOptions& options, const Recipe& recipe, Keys& k
   keys.SetFull("general.quantization_version", uint32_t{2});
 }
 
+void EncodeWholeNumbers(std::span<const float> numbers, std::byte* out) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto number = static_cast<int32_t>(numbers[i]);
+    std::memcpy(out + i * sizeof(number), &number, sizeof(number));
+  }
+}
+
 void WriteTensor(const RecipeTensor& tensor, const Format& format, GgufWriter& writer,
                  Progress& bar) {
   const uint64_t row = RowLength(tensor.values), size = tensor.values.size();
@@ -111,7 +121,11 @@ void WriteTensor(const RecipeTensor& tensor, const Format& format, GgufWriter& w
     const uint64_t count = std::min(piece, size - at);
     tensor.values.Read(at, count, numbers.data());
     const auto blocks = static_cast<int64_t>(count / block);
-    format.encode(numbers.data(), blocks, bytes.data());
+    if (tensor.stored == Stored::kI32) {
+      EncodeWholeNumbers(std::span(numbers).first(count), bytes.data());
+    } else {
+      format.encode(numbers.data(), blocks, bytes.data());
+    }
     const auto written = static_cast<size_t>(blocks * format.block_bytes);
     writer.Write(std::span(bytes).first(written));
     bar.Add(written);

@@ -12,6 +12,10 @@ namespace lockstep {
 #define LOCKSTEP_FOR_EACH_CONVERTER(X) \
   X(Cohere2)                           \
   X(Cohere2Moe)                        \
+  X(Deepseek2)                         \
+  X(Deepseek3)                         \
+  X(Deepseek32)                        \
+  X(Deepseek4)                         \
   X(Ernie45Moe)                        \
   X(Flint)                             \
   X(Gemma2)                            \
@@ -19,6 +23,8 @@ namespace lockstep {
   X(Gemma4)                            \
   X(Glm4)                              \
   X(Glm4Moe)                           \
+  X(Glm4MoeLite)                       \
+  X(GlmDsa)                            \
   X(GptOss)                            \
   X(Granite)                           \
   X(GraniteHybrid)                     \
@@ -31,6 +37,7 @@ namespace lockstep {
   X(Mimo2)                             \
   X(MiniMaxM2)                         \
   X(Mistral3)                          \
+  X(Mistral4)                          \
   X(Mixtral)                           \
   X(MuseGlimmer)                       \
   X(Olmo2)                             \

@@ -15,6 +15,7 @@ namespace lockstep {
 enum class Stored {
   kByType,  // as --type says
   kF32,     // always: routers, small tensors of recurrences, whatever steers more than it weighs
+  kI32,     // always: tables of numbers of other things
 };
 
 struct RecipeTensor {

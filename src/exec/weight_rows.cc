@@ -18,7 +18,8 @@ std::pair<int64_t, int64_t> WeightRows::file_shape() const {
 std::pair<int64_t, int64_t> WeightRows::PlaceInFile(int64_t row, int64_t column) const {
   if (source.transposed) return {source.row_begin + column, row};
   if (source.run_rows == 0) return {source.row_begin + row, column};
-  return {source.row_begin + row / source.run_rows * source.run_stride + row % source.run_rows, column};
+  return {source.row_begin + row / source.run_rows * source.run_stride + row % source.run_rows,
+          column};
 }
 
 void WeightRows::Copy(int64_t begin, int64_t end, int64_t file_row, std::byte* to) const {
@@ -35,14 +36,16 @@ void WeightRows::CopyTransposed(int64_t begin, int64_t end, int64_t file_row, st
   const int64_t columns = file_shape().second, number = held().block_bytes;
   std::vector<std::byte> line(static_cast<size_t>(columns * number));
   for (int64_t i = 0; i < width; ++i) {
-    const std::byte* row = tensor.data.data() + (file_row + PlaceInFile(0, i).first) * in_file.RowBytes(columns);
+    const std::byte* row =
+        tensor.data.data() + (file_row + PlaceInFile(0, i).first) * in_file.RowBytes(columns);
     if (in_file.block > 1) {
       in_file.decode(row, columns / in_file.block, reinterpret_cast<float*>(line.data()));
     } else {
       std::memcpy(line.data(), row, line.size());
     }
     for (int64_t n = begin; n < end; ++n) {
-      std::memcpy(to + (n * width + i) * number, line.data() + n * number, static_cast<size_t>(number));
+      std::memcpy(to + (n * width + i) * number, line.data() + n * number,
+                  static_cast<size_t>(number));
     }
   }
 }

@@ -6,7 +6,8 @@ namespace lockstep {
 Graph BuildDeepseek32(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kPairs);
   const LatentAttentionSpec latent = ReadLatentAttention(source, spec);
-  UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kHalves), std::vector<bool>(spec.layers.size(), true));
+  UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kHalves),
+                       std::vector<bool>(spec.layers.size(), true));
   UseExperts(source, spec);
   return BuildDecoder(source, spec);
 }

@@ -9,7 +9,8 @@ Graph BuildGlmDsa(const ModelSource& source) {
   std::vector<bool> own(spec.layers.size(), true);
   constexpr std::string_view kTypes = "attention.indexer.types";
   if (source.metadata().Find(source.Key(kTypes))) {
-    const auto listed = source.metadata().RequiredArray<bool>(source.Key(kTypes), GgufLength::AtLeast(own.size()));
+    const auto listed =
+        source.metadata().RequiredArray<bool>(source.Key(kTypes), GgufLength::AtLeast(own.size()));
     own.assign(listed.begin(), listed.begin() + std::ssize(own));
   }
   if (!own[0]) source.Refuse(kTypes, "expected an indexer in the first layer, found none");

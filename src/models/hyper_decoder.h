@@ -8,7 +8,8 @@ namespace lockstep {
 
 struct HyperSpec {
   HyperConnections connections;
-  bool weighted_head = true;  // streams are collapsed at the end by output_hc_*, otherwise to their mean
+  bool weighted_head =
+      true;  // streams are collapsed at the end by output_hc_*, otherwise to their mean
 };
 
 // hyper_connection.count, sinkhorn_iterations and epsilon.

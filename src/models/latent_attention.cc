@@ -23,7 +23,8 @@ class LatentLayer {
   LatentLayer(Parts& parts, const LatentAttentionSpec& spec) : parts_(parts), spec_(spec) {}
 
   ValueId Build(ValueId x, ValueId query_latent, const Selection& selection) {
-    const ValueId latent = parts_.Norm("latent", Latent("latent_raw", x, Rank(), 0), "attn_kv_a_norm", {Rank()});
+    const ValueId latent =
+        parts_.Norm("latent", Latent("latent_raw", x, Rank(), 0), "attn_kv_a_norm", {Rank()});
     const ValueId q = Queries(query_latent);
     if (!absorbed()) return Output(AttendExpanded(q, latent, x));
     const ValueId heads = AttendLatent(q, latent, x, selection);
@@ -46,25 +47,32 @@ class LatentLayer {
     const auto part = [&](std::string_view kind) {
       return WeightSource{parts_.Tensor("attn_kv_a_mqa", kind), row, spec_.kv_rank + spec_.rope};
     };
-    const ValueId y = parts_.Apply(name, MakeLinear(0), {x, build.Weight(part("weight"), {kOneHead, axis, parts_.Width()})});
+    const ValueId y = parts_.Apply(
+        name, MakeLinear(0), {x, build.Weight(part("weight"), {kOneHead, axis, parts_.Width()})});
     if (!parts_.Has("attn_kv_a_mqa", "bias")) return y;
-    return parts_.Apply(fmt::format("{}_biased", name), MakeAddBias(), {y, build.Weight(part("bias"), {kOneHead, axis})});
+    return parts_.Apply(fmt::format("{}_biased", name), MakeAddBias(),
+                        {y, build.Weight(part("bias"), {kOneHead, axis})});
   }
   ValueId Rotated(std::string_view name, ValueId x) {
     const RopeSpec& rope = parts_.rope(spec_.rope_index);
-    return parts_.Apply(name, MakeRope(rope.pairing, rope.options.n_rot, spec_.rope), {x, parts_.angles(spec_.rope_index)});
+    return parts_.Apply(name, MakeRope(rope.pairing, rope.options.n_rot, spec_.rope),
+                        {x, parts_.angles(spec_.rope_index)});
   }
-  ValueId SharedKey(ValueId x) { return Rotated("k_rope", Latent("k_rope_raw", x, Dims(spec_.rope), spec_.kv_rank)); }
+  ValueId SharedKey(ValueId x) {
+    return Rotated("k_rope", Latent("k_rope_raw", x, Dims(spec_.rope), spec_.kv_rank));
+  }
 
   // Each head's rows [begin, begin + rows) of the `stride` that it has in a tensor of all heads.
-  WeightSource HeadRows(std::string_view tensor, int64_t begin, int64_t rows, int64_t stride) const {
+  WeightSource HeadRows(std::string_view tensor, int64_t begin, int64_t rows,
+                        int64_t stride) const {
     return {parts_.Tensor(tensor), begin, spec_.heads * stride, rows, stride};
   }
   ValueId QueryPart(std::string_view name, ValueId from, int64_t begin, int64_t d) {
     const bool latent = spec_.q_rank != 0;
     const WeightSource source = HeadRows(latent ? "attn_q_b" : "attn_q", begin, d, dk());
     const Axis in = latent ? Dims(spec_.q_rank) : parts_.Width();
-    return parts_.Apply(name, MakeLinear(0), {from, parts_.build().Weight(source, {Groups(), PerGroup(), Dims(d), in})});
+    return parts_.Apply(name, MakeLinear(0),
+                        {from, parts_.build().Weight(source, {Groups(), PerGroup(), Dims(d), in})});
   }
 
   // Whether one tensor has the rows of each head's key and then those of its value.
@@ -73,13 +81,19 @@ class LatentLayer {
   ValueId KeyWeight() {
     const Shape shape{Heads(), Rank(), Dims(spec_.nope)};
     if (!together()) return parts_.build().Weight({parts_.Tensor("attn_k_b")}, shape);
-    return parts_.build().Weight({.tensor = parts_.Tensor("attn_kv_b"), .file_rows = spec_.nope + spec_.dv, .transposed = true}, shape);
+    return parts_.build().Weight({.tensor = parts_.Tensor("attn_kv_b"),
+                                  .file_rows = spec_.nope + spec_.dv,
+                                  .transposed = true},
+                                 shape);
   }
   // [h, dv, c]
   ValueId ValueWeight() {
     const Shape shape{Heads(), Dims(spec_.dv), Rank()};
     if (!together()) return parts_.build().Weight({parts_.Tensor("attn_v_b")}, shape);
-    return parts_.build().Weight({.tensor = parts_.Tensor("attn_kv_b"), .row_begin = spec_.nope, .file_rows = spec_.nope + spec_.dv}, shape);
+    return parts_.build().Weight({.tensor = parts_.Tensor("attn_kv_b"),
+                                  .row_begin = spec_.nope,
+                                  .file_rows = spec_.nope + spec_.dv},
+                                 shape);
   }
 
   // [t, 1, h, ...], in the latent space where absorbed.
@@ -91,35 +105,46 @@ class LatentLayer {
       width = spec_.kv_rank;
     }
     if (spec_.rope != 0) {
-      const ValueId rotated = Rotated("q_rope", QueryPart("q_rope_raw", from, spec_.nope, spec_.rope));
+      const ValueId rotated =
+          Rotated("q_rope", QueryPart("q_rope_raw", from, spec_.nope, spec_.rope));
       q = parts_.Apply("q", MakeConcat(width, spec_.rope), {q, rotated});
     }
     if (spec_.temperature_beta == 0) return q;
-    return parts_.Apply("q_tempered", MakePositionScale(spec_.temperature_beta, spec_.temperature_length), {q});
+    return parts_.Apply("q_tempered",
+                        MakePositionScale(spec_.temperature_beta, spec_.temperature_length), {q});
   }
 
   ValueId AttendLatent(ValueId q, ValueId latent, ValueId x, const Selection& selection) {
     ValueId k = latent;
-    if (spec_.rope != 0) k = parts_.Apply("k", MakeConcat(spec_.kv_rank, spec_.rope), {latent, SharedKey(x)});
-    const ValueId state = parts_.build().LatentState("kv", spec_.kv_rank + spec_.rope, spec_.kv_rank);
+    if (spec_.rope != 0)
+      k = parts_.Apply("k", MakeConcat(spec_.kv_rank, spec_.rope), {latent, SharedKey(x)});
+    const ValueId state =
+        parts_.build().LatentState("kv", spec_.kv_rank + spec_.rope, spec_.kv_rank);
     parts_.Apply("append", MakeKvAppendKeys(), {k, state});
     AttentionSettings settings;
     settings.scale = spec_.scale;
-    if (selection.positions == kNoValue) return parts_.Apply("heads", MakeAttention(settings), {q, state, state + 1});
-    const GatheredAttentionSettings gathered{.attention = settings, .positions_selected = true, .most_rows = selection.most};
-    return parts_.Apply("heads", MakeGatheredAttention(gathered), {q, state, state + 1, selection.positions});
+    if (selection.positions == kNoValue)
+      return parts_.Apply("heads", MakeAttention(settings), {q, state, state + 1});
+    const GatheredAttentionSettings gathered{
+        .attention = settings, .positions_selected = true, .most_rows = selection.most};
+    return parts_.Apply("heads", MakeGatheredAttention(gathered),
+                        {q, state, state + 1, selection.positions});
   }
 
   // Every head has keys and values of its own, made from the latent; the rotated part is the same in each.
   ValueId AttendExpanded(ValueId q, ValueId latent, ValueId x) {
-    const WeightSource key_source = together() ? WeightSource{.tensor = parts_.Tensor("attn_kv_b"), .file_rows = spec_.nope + spec_.dv}
-                                               : WeightSource{.tensor = parts_.Tensor("attn_k_b"), .transposed = true};
-    const ValueId repeated = parts_.Apply("latents", MakeRepeat(spec_.heads, spec_.kv_rank), {latent});
+    const WeightSource key_source =
+        together()
+            ? WeightSource{.tensor = parts_.Tensor("attn_kv_b"), .file_rows = spec_.nope + spec_.dv}
+            : WeightSource{.tensor = parts_.Tensor("attn_k_b"), .transposed = true};
+    const ValueId repeated =
+        parts_.Apply("latents", MakeRepeat(spec_.heads, spec_.kv_rank), {latent});
     const Shape key_shape{Heads(), Dims(spec_.nope), Rank()};
     ValueId k = parts_.Apply("k_nope", MakeHeadLinear(),
                              {repeated, parts_.build().Weight(key_source, key_shape)});
     if (spec_.rope != 0) {
-      const ValueId shared = parts_.Apply("k_ropes", MakeRepeat(spec_.heads, spec_.rope), {SharedKey(x)});
+      const ValueId shared =
+          parts_.Apply("k_ropes", MakeRepeat(spec_.heads, spec_.rope), {SharedKey(x)});
       k = parts_.Apply("k", MakeConcat(spec_.nope, spec_.rope), {k, shared});
     }
     const ValueId v = parts_.Apply("v", MakeHeadLinear(), {repeated, ValueWeight()});
@@ -131,7 +156,8 @@ class LatentLayer {
   }
 
   ValueId Output(ValueId values) {
-    return parts_.ProjectBack("attn", values, "attn_output", {Groups(), PerGroup(), Dims(spec_.dv)}, spec_.dv);
+    return parts_.ProjectBack("attn", values, "attn_output", {Groups(), PerGroup(), Dims(spec_.dv)},
+                              spec_.dv);
   }
 
   Parts& parts_;
@@ -154,23 +180,31 @@ float ScoreScale(const ModelSource& source, int64_t dk, RopeOptions& rope) {
 ValueId BuildQueryLatent(Parts& parts, ValueId x, const LatentAttentionSpec& spec) {
   if (spec.q_rank == 0) return x;
   const Axis rank{'d', spec.q_rank, spec.q_rank};
-  return parts.Norm("q_latent", parts.Project("q_latent_raw", x, "attn_q_a", {rank}), "attn_q_a_norm", {rank});
+  return parts.Norm("q_latent", parts.Project("q_latent_raw", x, "attn_q_a", {rank}),
+                    "attn_q_a_norm", {rank});
 }
 
-ValueId BuildLatentAttention(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const Selection& selection) {
+ValueId BuildLatentAttention(Parts& parts, ValueId x, ValueId query_latent,
+                             const LatentAttentionSpec& spec, const Selection& selection) {
   return LatentLayer(parts, spec).Build(x, query_latent, selection);
 }
 
-Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const IndexerSpec& indexer) {
-  const Axis heads{'r', indexer.heads, indexer.heads}, d{'d', indexer.d, indexer.d}, rank{'d', spec.q_rank, spec.q_rank};
+Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent,
+                         const LatentAttentionSpec& spec, const IndexerSpec& indexer) {
+  const Axis heads{'r', indexer.heads, indexer.heads}, d{'d', indexer.d, indexer.d},
+      rank{'d', spec.q_rank, spec.q_rank};
   const auto rotated = [&](std::string_view name, ValueId value) {
     if (spec.rope == 0) return value;
-    return parts.Apply(name, MakeRope(indexer.pairing, spec.rope, indexer.d), {value, parts.angles(spec.rope_index)});
+    return parts.Apply(name, MakeRope(indexer.pairing, spec.rope, indexer.d),
+                       {value, parts.angles(spec.rope_index)});
   };
-  const ValueId q = parts.Apply("index_q", MakeLinear(0),
-                                {query_latent, parts.build().Weight({parts.Tensor("indexer.attn_q_b")}, {heads, d, rank})});
+  const ValueId q = parts.Apply(
+      "index_q", MakeLinear(0),
+      {query_latent, parts.build().Weight({parts.Tensor("indexer.attn_q_b")}, {heads, d, rank})});
   const NormSpec norm{NormSpec::Kind::kLayer, 1e-6f};
-  const ValueId normed = parts.Norm("index_k", parts.Project("index_k_raw", x, "indexer.attn_k", {kOneHead, d}), "indexer.k_norm", {d}, norm);
+  const ValueId normed =
+      parts.Norm("index_k", parts.Project("index_k_raw", x, "indexer.attn_k", {kOneHead, d}),
+                 "indexer.k_norm", {d}, norm);
   const ValueId k = rotated("index_k_rope", normed);
   ValueId state = kNoValue;
   if (indexer.pool == 1) {
@@ -178,15 +212,19 @@ Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const La
     parts.Apply("index_append", MakeKvAppendKeys(), {k, state});
   } else {
     const ValueId gates = parts.Project("index_gates", x, "indexer_compressor_gate", {kOneHead, d});
-    state = BuildPooledKeys(parts, "index", k, gates, "indexer_compressor_ape", {{.pool = indexer.pool, .d = indexer.d}, false, {}});
+    state = BuildPooledKeys(parts, "index", k, gates, "indexer_compressor_ape",
+                            {{.pool = indexer.pool, .d = indexer.d}, false, {}});
   }
-  const ValueId weights = parts.Scale("index_weights_scaled", parts.Project("index_weights", x, "indexer.proj", {heads}),
-                                      static_cast<float>(1 / std::sqrt(static_cast<double>(indexer.heads))));
+  const ValueId weights = parts.Scale(
+      "index_weights_scaled", parts.Project("index_weights", x, "indexer.proj", {heads}),
+      static_cast<float>(1 / std::sqrt(static_cast<double>(indexer.heads))));
   SelectKeysSettings settings;
   settings.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(indexer.d)));
   settings.top_k = indexer.top_k / indexer.pool;
   settings.pool = indexer.pool;
-  return {parts.Apply("selected", MakeSelectKeys(settings), {rotated("index_q_rope", q), weights, state}), settings.width()};
+  return {parts.Apply("selected", MakeSelectKeys(settings),
+                      {rotated("index_q_rope", q), weights, state}),
+          settings.width()};
 }
 
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec) {
@@ -194,7 +232,8 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
   const AttentionSpec& attention = spec.layers[0].attention;
   latent.heads = attention.heads;
   if (attention.kv_heads != 1 && attention.kv_heads != attention.heads) {
-    source.Refuse("attention.head_count_kv", fmt::format("expected 1, or all {} heads, found {}", attention.heads, attention.kv_heads));
+    source.Refuse("attention.head_count_kv", fmt::format("expected 1, or all {} heads, found {}",
+                                                         attention.heads, attention.kv_heads));
   }
   latent.q_rank = source.OptionalCount("attention.q_lora_rank", 0).value_or(0);
   latent.kv_rank = source.Count("attention.kv_lora_rank");
@@ -203,14 +242,18 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
   const auto key_length = source.OptionalCount("attention.key_length_mla");
   const int64_t dk = key_length.value_or(attention.dk);
   latent.dv = source.OptionalCount("attention.value_length_mla").value_or(attention.dv);
-  if (key_length && (attention.dk != latent.kv_rank + latent.rope || attention.dv != latent.kv_rank)) {
-    source.Refuse("attention.key_length", fmt::format("expected {} and values of {}, what is cached of a position, found {} and {}",
-                                                      latent.kv_rank + latent.rope, latent.kv_rank, attention.dk, attention.dv));
+  if (key_length &&
+      (attention.dk != latent.kv_rank + latent.rope || attention.dv != latent.kv_rank)) {
+    source.Refuse(
+        "attention.key_length",
+        fmt::format("expected {} and values of {}, what is cached of a position, found {} and {}",
+                    latent.kv_rank + latent.rope, latent.kv_rank, attention.dk, attention.dv));
   }
   latent.nope = dk - latent.rope;
   if (latent.nope < 1 || latent.kv_rank + latent.rope > 1024) {
     source.Refuse("attention.kv_lora_rank",
-                  fmt::format("expected at most 1024 with the rotated part of a key, and keys wider than that, found a rank of {} and "
+                  fmt::format("expected at most 1024 with the rotated part of a key, and keys "
+                              "wider than that, found a rank of {} and "
                               "keys of {}, {} rotated",
                               latent.kv_rank, dk, latent.rope));
   }
@@ -226,14 +269,18 @@ IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing) {
   indexer.top_k = source.Count("attention.indexer.top_k");
   indexer.pairing = pairing;
   if (indexer.d > 1024) {
-    source.Refuse("attention.indexer.key_length", fmt::format("expected at most 1024, found {}", indexer.d));
+    source.Refuse("attention.indexer.key_length",
+                  fmt::format("expected at most 1024, found {}", indexer.d));
   }
   indexer.pool = source.OptionalCount("attention.indexer.kpool").value_or(1);
   if (indexer.pool > kPageTokens || !std::has_single_bit(static_cast<uint64_t>(indexer.pool))) {
-    source.Refuse("attention.indexer.kpool", fmt::format("expected a power of two up to {}, found {}", kPageTokens, indexer.pool));
+    source.Refuse(
+        "attention.indexer.kpool",
+        fmt::format("expected a power of two up to {}, found {}", kPageTokens, indexer.pool));
   }
   if (indexer.top_k > 65536 || indexer.top_k < indexer.pool) {
-    source.Refuse("attention.indexer.top_k", fmt::format("expected {} to 65536, found {}", indexer.pool, indexer.top_k));
+    source.Refuse("attention.indexer.top_k",
+                  fmt::format("expected {} to 65536, found {}", indexer.pool, indexer.top_k));
   }
   return indexer;
 }
@@ -241,8 +288,10 @@ IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing) {
 void UseExperts(const ModelSource& source, DecoderSpec& spec) {
   // What is dense says so, or nothing.
   if (source.OptionalCount("expert_count", 0).value_or(0) == 0) return;
-  const bool corrected = source.HasTensor(fmt::format("blk.{}.exp_probs_b.bias", spec.layers.size() - 1));
-  MoeSpec moe = ReadMoeSpec(source, {corrected ? MoeSpec::Scoring::kSigmoid : MoeSpec::Scoring::kSoftmax, false, 1e-20f});
+  const bool corrected =
+      source.HasTensor(fmt::format("blk.{}.exp_probs_b.bias", spec.layers.size() - 1));
+  MoeSpec moe = ReadMoeSpec(
+      source, {corrected ? MoeSpec::Scoring::kSigmoid : MoeSpec::Scoring::kSoftmax, false, 1e-20f});
   moe.choice.groups_by_best_two = corrected;
   moe.shared = ReadSharedExperts(source, moe);
   SetExperts(source, moe, spec);
@@ -250,11 +299,14 @@ void UseExperts(const ModelSource& source, DecoderSpec& spec) {
 
 void UseLatentAttention(DecoderSpec& spec, const LatentAttentionSpec& latent) {
   ForEachLayer(spec, [&](LayerSpec& layer) {
-    layer.mixer = [latent](Parts& parts, ValueId x) { return BuildLatentAttention(parts, x, BuildQueryLatent(parts, x, latent), latent); };
+    layer.mixer = [latent](Parts& parts, ValueId x) {
+      return BuildLatentAttention(parts, x, BuildQueryLatent(parts, x, latent), latent);
+    };
   });
 }
 
-void UseSelectedAttention(DecoderSpec& spec, const LatentAttentionSpec& latent, const IndexerSpec& indexer, const std::vector<bool>& own) {
+void UseSelectedAttention(DecoderSpec& spec, const LatentAttentionSpec& latent,
+                          const IndexerSpec& indexer, const std::vector<bool>& own) {
   const auto selection = std::make_shared<Selection>();
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const bool has_own = own[i];

@@ -53,13 +53,15 @@ struct Selection {
 
 // x: [t, k], normed; query_latent: [t, q_rank], x itself where queries have none; result [t, k].
 // Weights: attn_q, or attn_q_a, attn_q_a_norm, attn_q_b; attn_kv_a_mqa, attn_kv_a_norm; attn_k_b and attn_v_b, or attn_kv_b; attn_output.
-ValueId BuildLatentAttention(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const Selection& selection = {});
+ValueId BuildLatentAttention(Parts& parts, ValueId x, ValueId query_latent,
+                             const LatentAttentionSpec& spec, const Selection& selection = {});
 
 // The latent that queries are made from: x where there is none. [t, q_rank]
 ValueId BuildQueryLatent(Parts& parts, ValueId x, const LatentAttentionSpec& spec);
 // The positions of the largest index scores. Weights: indexer.attn_q_b, indexer.attn_k, indexer.k_norm, indexer.proj; of pools
 // indexer_compressor_gate and indexer_compressor_ape.
-Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent, const LatentAttentionSpec& spec, const IndexerSpec& indexer);
+Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent,
+                         const LatentAttentionSpec& spec, const IndexerSpec& indexer);
 
 // Experts of the layers that have them, scored by sigmoid where the file corrects choices (DeepSeek-V3), by soft-max otherwise (V2), and one that
 // every token sees.
@@ -69,6 +71,7 @@ void UseExperts(const ModelSource& source, DecoderSpec& spec);
 void UseLatentAttention(DecoderSpec& spec, const LatentAttentionSpec& latent);
 // The same over positions that indexers select. Layers without an indexer of their own, those where own[i] is false, see what the last indexer
 // before them selected.
-void UseSelectedAttention(DecoderSpec& spec, const LatentAttentionSpec& latent, const IndexerSpec& indexer, const std::vector<bool>& own);
+void UseSelectedAttention(DecoderSpec& spec, const LatentAttentionSpec& latent,
+                          const IndexerSpec& indexer, const std::vector<bool>& own);
 
 }  // namespace lockstep

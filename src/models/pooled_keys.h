@@ -18,6 +18,7 @@ struct PooledKeysSpec {
 
 // Values and gates of the raw rows, [t, 1, w]; without gates (kNoValue) keys are means. bias: tensor of the layer that the gates get by their place
 // in a pool, [pool, w]. Result: the state of the keys. Values of the graph are named after `name`.
-ValueId BuildPooledKeys(Parts& parts, std::string_view name, ValueId values, ValueId gates, std::string_view bias, const PooledKeysSpec& spec);
+ValueId BuildPooledKeys(Parts& parts, std::string_view name, ValueId values, ValueId gates,
+                        std::string_view bias, const PooledKeysSpec& spec);
 
 }  // namespace lockstep

@@ -24,17 +24,20 @@ struct GatheredPage {
 // Rows gathered for one token, in pages of scratch.
 class Gathering {
  public:
-  Gathering(const GatheredPage& page, const std::byte** pages, std::byte* memory) : page_(page), pages_(pages), memory_(memory) {}
+  Gathering(const GatheredPage& page, const std::byte** pages, std::byte* memory)
+      : page_(page), pages_(pages), memory_(memory) {}
 
   void AddPosition(const StateView& state, const std::byte* const* pages, int64_t position) {
-    CopyPosition(page_.layout, pages[position / kPageTokens], {state.k_offset, state.v_offset}, position % kPageTokens, Page(), page_.place,
-                 rows_ % kPageTokens);
+    CopyPosition(page_.layout, pages[position / kPageTokens], {state.k_offset, state.v_offset},
+                 position % kPageTokens, Page(), page_.place, rows_ % kPageTokens);
     ++rows_;
   }
   void AddEntry(const StateView& state, const std::byte* const* pages, int64_t entry) {
     const int64_t bytes = page_.layout.k_row_bytes();
-    const std::byte* from = pages[state.layout->EntryPage(entry)] + state.k_offset + state.layout->EntryAt(entry) * bytes;
-    std::memcpy(Page() + page_.place.k_offset + rows_ % kPageTokens * bytes, from, static_cast<size_t>(bytes));
+    const std::byte* from = pages[state.layout->EntryPage(entry)] + state.k_offset +
+                            state.layout->EntryAt(entry) * bytes;
+    std::memcpy(Page() + page_.place.k_offset + rows_ % kPageTokens * bytes, from,
+                static_cast<size_t>(bytes));
     ++rows_;
   }
   // The last row gathered, as a position.
@@ -75,13 +78,17 @@ class GatheredAttention final : public Operation {
   std::string_view rule() const override { return rule_; }
   std::string attributes() const override {
     const AttentionSettings& a = settings_.attention;
-    return fmt::format("scale={}{}", a.scale, a.window != 0 ? fmt::format(" window={}", a.window) : "");
+    return fmt::format("scale={}{}", a.scale,
+                       a.window != 0 ? fmt::format(" window={}", a.window) : "");
   }
-  OperandKind operand(size_t i) const override { return i < kinds_.size() ? kinds_[i] : OperandKind::kRows; }
+  OperandKind operand(size_t i) const override {
+    return i < kinds_.size() ? kinds_[i] : OperandKind::kRows;
+  }
   Split split() const override { return Split::kOwn; }
   size_t scratch_bytes(std::span<const Operand> in, int64_t) const override {
     const KvLayout& layout = *std::get<StateView>(in[1]).layout;
-    return AttentionBytes(layout) + PointerBytes() + static_cast<size_t>(Pages() * GatheredPage(layout).bytes);
+    return AttentionBytes(layout) + PointerBytes() +
+           static_cast<size_t>(Pages() * GatheredPage(layout).bytes);
   }
   void Run(const StepContext& step) const override {
     const StateView& state = std::get<StateView>(step.in[1]);
@@ -92,7 +99,8 @@ class GatheredAttention final : public Operation {
     for (int64_t item = share.begin; item < share.end;) {
       const int64_t t = item / items, end = std::min(share.end, (t + 1) * items);
       std::byte* scratch = step.scratch.data() + AttentionBytes(page.layout);
-      Gathering gathered(page, reinterpret_cast<const std::byte**>(scratch), scratch + PointerBytes());
+      Gathering gathered(page, reinterpret_cast<const std::byte**>(scratch),
+                         scratch + PointerBytes());
       GatherEntries(step, t, gathered);
       GatherPositions(step, t, gathered);
       const AttentionRow place = gathered.Place();
@@ -106,7 +114,9 @@ class GatheredAttention final : public Operation {
 
  private:
   int64_t Pages() const { return CeilDiv(settings_.most_rows, kPageTokens); }
-  size_t PointerBytes() const { return static_cast<size_t>(RoundUp((Pages() + 1) * int64_t{sizeof(std::byte*)}, 64)); }
+  size_t PointerBytes() const {
+    return static_cast<size_t>(RoundUp((Pages() + 1) * int64_t{sizeof(std::byte*)}, 64));
+  }
   static size_t AttentionBytes(const KvLayout& layout) {
     return static_cast<size_t>(RoundUp(static_cast<int64_t>(AttentionScratchBytes(layout, 0)), 64));
   }
@@ -120,7 +130,9 @@ class GatheredAttention final : public Operation {
     task.heads_per_kv = step.in_rows(0).width / (page.layout.kv_heads * page.layout.dk);
     task.scale = settings_.attention.scale;
     task.soft_cap = settings_.attention.soft_cap;
-    task.sinks = settings_.attention.sinks ? std::get<std::span<const float>>(step.in[sinks_]).data() : nullptr;
+    task.sinks = settings_.attention.sinks
+                     ? std::get<std::span<const float>>(step.in[sinks_]).data()
+                     : nullptr;
     task.q_stride = step.in_rows(0).width;
     task.out_stride = step.out_rows().width;
     task.tokens = 1;
@@ -133,11 +145,13 @@ class GatheredAttention final : public Operation {
     const StateView& state = std::get<StateView>(step.in[1]);
     const AttentionRow& row = step.rows.places[static_cast<size_t>(t)];
     if (settings_.positions_selected) {
-      ForSelected(step.in_rows(positions_), t, [&](int64_t p) { gathered.AddPosition(state, row.pages, p); });
+      ForSelected(step.in_rows(positions_), t,
+                  [&](int64_t p) { gathered.AddPosition(state, row.pages, p); });
       return;
     }
     const int64_t window = settings_.attention.window;
-    for (int64_t p = window == 0 ? 0 : std::max<int64_t>(0, row.position - window + 1); p <= row.position; ++p) {
+    for (int64_t p = window == 0 ? 0 : std::max<int64_t>(0, row.position - window + 1);
+         p <= row.position; ++p) {
       gathered.AddPosition(state, row.pages, p);
     }
   }
@@ -147,15 +161,18 @@ class GatheredAttention final : public Operation {
     const StateView& state = std::get<StateView>(step.in[entries_]);
     const AttentionRow& row = step.rows.places[static_cast<size_t>(t)];
     if (settings_.entries_selected) {
-      ForSelected(step.in_rows(chosen_), t, [&](int64_t e) { gathered.AddEntry(state, row.pages, e); });
+      ForSelected(step.in_rows(chosen_), t,
+                  [&](int64_t e) { gathered.AddEntry(state, row.pages, e); });
       return;
     }
-    for (int64_t e = 0; e < (row.position + 1) / state.layout->pool; ++e) gathered.AddEntry(state, row.pages, e);
+    for (int64_t e = 0; e < (row.position + 1) / state.layout->pool; ++e)
+      gathered.AddEntry(state, row.pages, e);
   }
 
   template <typename F>
   static void ForSelected(const Rows& selection, int64_t t, F run) {
-    for (int64_t i = 0; i < selection.width && selection.row(t)[i] >= 0; ++i) run(static_cast<int64_t>(selection.row(t)[i]));
+    for (int64_t i = 0; i < selection.width && selection.row(t)[i] >= 0; ++i)
+      run(static_cast<int64_t>(selection.row(t)[i]));
   }
 
   GatheredAttentionSettings settings_;

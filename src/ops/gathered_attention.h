@@ -13,7 +13,8 @@ struct GatheredAttentionSettings {
   // Scale, cap and sinks. Without a selection of positions the window's are gathered.
   AttentionSettings attention;
   bool positions_selected = false;
-  bool with_entries = false;  // all whole pools of a second state, which has V in K as the first one does
+  bool with_entries =
+      false;  // all whole pools of a second state, which has V in K as the first one does
   bool entries_selected = false;
   int64_t most_rows = 0;  // gathered for one token
 };

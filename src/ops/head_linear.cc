@@ -12,13 +12,17 @@ class HeadLinear final : public Operation {
   HeadLinear(std::string_view name, std::string_view rule) : name_(name), rule_(rule) {}
   std::string_view name() const override { return name_; }
   std::string_view rule() const override { return rule_; }
-  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kExperts; }
+  OperandKind operand(size_t i) const override {
+    return i == 0 ? OperandKind::kRows : OperandKind::kExperts;
+  }
   std::vector<size_t> multiplied_by(size_t i) const override {
     return i == 0 ? std::vector<size_t>{1} : std::vector<size_t>{};
   }
   // Runs of panels, which no head shares with another.
   Split split() const override { return Split::kOwn; }
-  size_t scratch_bytes(std::span<const Operand>, int64_t) const override { return kMatMulScratchBytes; }
+  size_t scratch_bytes(std::span<const Operand>, int64_t) const override {
+    return kMatMulScratchBytes;
+  }
   void Run(const StepContext& step) const override {
     const Experts heads = std::get<Experts>(step.in[1]);
     const int64_t panels = heads[0].panels();
@@ -56,7 +60,11 @@ class HeadLinear final : public Operation {
 
 }  // namespace
 
-OperationPtr MakeHeadLinear() { return std::make_shared<HeadLinear>("head_linear", kHeadLinearRule); }
-OperationPtr MakeGroupedLinear() { return std::make_shared<HeadLinear>("grouped_linear", kGroupedLinearRule); }
+OperationPtr MakeHeadLinear() {
+  return std::make_shared<HeadLinear>("head_linear", kHeadLinearRule);
+}
+OperationPtr MakeGroupedLinear() {
+  return std::make_shared<HeadLinear>("grouped_linear", kGroupedLinearRule);
+}
 
 }  // namespace lockstep

@@ -39,15 +39,19 @@ class Weights final : public StreamOperation {
   std::string_view name() const override { return "hyper_weights"; }
   std::string_view rule() const override { return "tm!, m!, s! -> tm"; }
   std::string attributes() const override {
-    return fmt::format("streams={} iterations={} eps={}", hyper_.streams, hyper_.iterations, hyper_.eps);
+    return fmt::format("streams={} iterations={} eps={}", hyper_.streams, hyper_.iterations,
+                       hyper_.eps);
   }
-  OperandKind operand(size_t i) const override { return i == 0 ? OperandKind::kRows : OperandKind::kVector; }
+  OperandKind operand(size_t i) const override {
+    return i == 0 ? OperandKind::kRows : OperandKind::kVector;
+  }
   void Run(const StepContext& step) const override {
     const WorkRange share = step.Share(step.tokens());
     for (int64_t t = share.begin; t < share.end; ++t) {
       float* row = step.out_rows().row(t);
       std::copy_n(step.in_rows(0).row(t), hyper_.weights(), row);
-      HyperWeights(hyper_, std::get<std::span<const float>>(step.in[1]), std::get<std::span<const float>>(step.in[2]), row);
+      HyperWeights(hyper_, std::get<std::span<const float>>(step.in[1]),
+                   std::get<std::span<const float>>(step.in[2]), row);
     }
   }
 };
@@ -61,7 +65,8 @@ class Collapse final : public StreamOperation {
     const Rows &x = step.in_rows(0), &w = step.in_rows(1), &y = step.out_rows();
     const WorkRange share = step.Share(step.tokens());
     for (int64_t t = share.begin; t < share.end; ++t) {
-      step.kernels.mix_rows({nullptr, 0, x.row(t), y.width, w.row(t), 1, hyper_.streams}, y.width, y.row(t));
+      step.kernels.mix_rows({nullptr, 0, x.row(t), y.width, w.row(t), 1, hyper_.streams}, y.width,
+                            y.row(t));
     }
   }
 };
@@ -72,13 +77,15 @@ class Expand final : public StreamOperation {
   std::string_view name() const override { return "hyper_expand"; }
   std::string_view rule() const override { return "tn!k, tm!, tk -> tnk"; }
   void Run(const StepContext& step) const override {
-    const Rows &x = step.in_rows(0), &w = step.in_rows(1), &branch = step.in_rows(2), &y = step.out_rows();
+    const Rows &x = step.in_rows(0), &w = step.in_rows(1), &branch = step.in_rows(2),
+               &y = step.out_rows();
     const int64_t n = hyper_.streams, width = branch.width;
     const WorkRange share = step.Share(step.tokens());
     for (int64_t t = share.begin; t < share.end; ++t) {
       const float *post = w.row(t) + n, *comb = post + n;
       for (int64_t j = 0; j < n; ++j) {
-        step.kernels.mix_rows({branch.row(t), post[j], x.row(t), width, comb + j, n, n}, width, y.row(t) + j * width);
+        step.kernels.mix_rows({branch.row(t), post[j], x.row(t), width, comb + j, n, n}, width,
+                              y.row(t) + j * width);
       }
     }
   }
@@ -94,14 +101,16 @@ class Mean final : public StreamOperation {
     const float weight = 1 / static_cast<float>(hyper_.streams);
     const WorkRange share = step.Share(step.tokens());
     for (int64_t t = share.begin; t < share.end; ++t) {
-      step.kernels.mix_rows({nullptr, 0, x.row(t), y.width, &weight, 0, hyper_.streams}, y.width, y.row(t));
+      step.kernels.mix_rows({nullptr, 0, x.row(t), y.width, &weight, 0, hyper_.streams}, y.width,
+                            y.row(t));
     }
   }
 };
 
 }  // namespace
 
-void HyperWeights(const HyperConnections& hyper, std::span<const float> base, std::span<const float> scale, float* mixes) {
+void HyperWeights(const HyperConnections& hyper, std::span<const float> base,
+                  std::span<const float> scale, float* mixes) {
   const int64_t n = hyper.streams;
   float *post = mixes + n, *comb = mixes + 2 * n;
   for (int64_t i = 0; i < hyper.weights(); ++i) {
@@ -122,9 +131,17 @@ void HyperWeights(const HyperConnections& hyper, std::span<const float> base, st
   }
 }
 
-OperationPtr MakeHyperWeights(const HyperConnections& hyper) { return std::make_shared<Weights>(hyper); }
-OperationPtr MakeHyperCollapse(const HyperConnections& hyper) { return std::make_shared<Collapse>(hyper); }
-OperationPtr MakeHyperExpand(const HyperConnections& hyper) { return std::make_shared<Expand>(hyper); }
-OperationPtr MakeStreamMean(int64_t streams) { return std::make_shared<Mean>(HyperConnections{.streams = streams}); }
+OperationPtr MakeHyperWeights(const HyperConnections& hyper) {
+  return std::make_shared<Weights>(hyper);
+}
+OperationPtr MakeHyperCollapse(const HyperConnections& hyper) {
+  return std::make_shared<Collapse>(hyper);
+}
+OperationPtr MakeHyperExpand(const HyperConnections& hyper) {
+  return std::make_shared<Expand>(hyper);
+}
+OperationPtr MakeStreamMean(int64_t streams) {
+  return std::make_shared<Mean>(HyperConnections{.streams = streams});
+}
 
 }  // namespace lockstep

@@ -28,7 +28,8 @@ struct HyperConnections {
 };
 
 // One token's weights, in place of its mixes: [weights]. base: [weights], scale: [3], [1] for a head.
-void HyperWeights(const HyperConnections& hyper, std::span<const float> base, std::span<const float> scale, float* mixes);
+void HyperWeights(const HyperConnections& hyper, std::span<const float> base,
+                  std::span<const float> scale, float* mixes);
 
 // mixes [t, m], base [m], scale [3] -> [t, m]
 OperationPtr MakeHyperWeights(const HyperConnections& hyper);

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-void IndexScoresReference(const IndexScoresTask& task, int64_t first, int64_t count, float* scores, std::byte*) {
+void IndexScoresReference(const IndexScoresTask& task, int64_t first, int64_t count, float* scores,
+                          std::byte*) {
   const int64_t d = task.layout.dk;
   std::vector<float> key(static_cast<size_t>(d));
   for (int64_t i = 0; i < count; ++i) {
@@ -17,9 +18,11 @@ void IndexScoresReference(const IndexScoresTask& task, int64_t first, int64_t co
     float score = 0;
     for (int64_t h = 0; h < task.heads; ++h) {
       float dot = 0;
-      for (int64_t j = 0; j < d; ++j) dot = std::fma(task.q[h * d + j], key[static_cast<size_t>(j)], dot);
+      for (int64_t j = 0; j < d; ++j)
+        dot = std::fma(task.q[h * d + j], key[static_cast<size_t>(j)], dot);
       const float scaled = task.scale * dot;
-      score = std::fma(task.weights == nullptr ? 1.0f : task.weights[h], scaled > 0 ? scaled : 0.0f, score);
+      score = std::fma(task.weights == nullptr ? 1.0f : task.weights[h], scaled > 0 ? scaled : 0.0f,
+                       score);
     }
     scores[i] = score;
   }

@@ -27,7 +27,8 @@ struct IndexScoresTask {
 
 // Scores of entries first .. first + count - 1, count <= 64, first a multiple of 64. scores: [64], what is beyond count is undefined.
 // Scratch: IndexScratchBytes, 64-byte aligned.
-using IndexScoresFn = void(const IndexScoresTask& task, int64_t first, int64_t count, float* scores, std::byte* scratch);
+using IndexScoresFn = void(const IndexScoresTask& task, int64_t first, int64_t count, float* scores,
+                           std::byte* scratch);
 IndexScoresFn IndexScoresReference;
 size_t IndexScratchBytes(const KvLayout& layout);
 

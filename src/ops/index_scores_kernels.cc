@@ -11,7 +11,8 @@ IndexScoresFn IndexScores;
 namespace {
 
 // The block's entries, woven: [4, d, 16].
-void WeaveEntries(const IndexScoresTask& task, int64_t first, int64_t count, const IndexScratch& scratch) {
+void WeaveEntries(const IndexScoresTask& task, int64_t first, int64_t count,
+                  const IndexScratch& scratch) {
   const KvLayout& layout = task.layout;
   const int64_t row_bytes = layout.k_row_bytes(), here = layout.page_entries();
   const std::byte* rows = task.pages[layout.EntryPage(first)] + task.k_offset;
@@ -24,13 +25,15 @@ void WeaveEntries(const IndexScoresTask& task, int64_t first, int64_t count, con
     rows = scratch.rows;
   }
   const KvKind kind = KvKindOf(*layout.k_type);
-  TakeApartFn* weave = kind == KvKind::kBlocks ? BlockFnsFor(*layout.k_type).keys : WeaveKeysOf(kind);
+  TakeApartFn* weave =
+      kind == KvKind::kBlocks ? BlockFnsFor(*layout.k_type).keys : WeaveKeysOf(kind);
   weave(rows, row_bytes, layout.dk, 0, static_cast<int>(count), scratch.keys);
 }
 
 }  // namespace
 
-void IndexScores(const IndexScoresTask& task, int64_t first, int64_t count, float* scores, std::byte* scratch_bytes) {
+void IndexScores(const IndexScoresTask& task, int64_t first, int64_t count, float* scores,
+                 std::byte* scratch_bytes) {
   const IndexScratch scratch(task.layout, scratch_bytes);
   const int64_t d = task.layout.dk;
   const int strips = static_cast<int>((count + 15) / 16);
@@ -46,7 +49,8 @@ void IndexScores(const IndexScoresTask& task, int64_t first, int64_t count, floa
       const float* q = task.q + (head + n) * d;
       for (int64_t j = 0; j < d; ++j) scratch.q[j * group + n] = padding ? 0 : q[j];
     }
-    ScoresOf(KvKind::kF32)[size](scratch.q, reinterpret_cast<const std::byte*>(scratch.keys), d, 0, strips, {}, scratch.scores);
+    ScoresOf(KvKind::kF32)[size](scratch.q, reinterpret_cast<const std::byte*>(scratch.keys), d, 0,
+                                 strips, {}, scratch.scores);
     for (int n = 0; n < group && head + n < task.heads; ++n) {
       const F32x16 weight = task.weights == nullptr ? 1.0f : task.weights[head + n];
       for (int s = 0; s < strips; ++s) {

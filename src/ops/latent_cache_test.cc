@@ -33,13 +33,17 @@ struct Cache {
     for (int64_t p = 0; p < positions; ++p) rows.push_back({pages.data(), p});
   }
 
-  void Append(KvAppendFn* append, const std::vector<float>& keys, const std::vector<float>& values) {
-    const KvAppendTask task{layout,        0,
-                            v_offset,      keys.data(),
+  void Append(KvAppendFn* append, const std::vector<float>& keys,
+              const std::vector<float>& values) {
+    const KvAppendTask task{layout,
+                            0,
+                            v_offset,
+                            keys.data(),
                             layout.kv_heads * layout.dk,
                             layout.values_in_keys ? nullptr : values.data(),
                             layout.kv_heads * layout.dv,
-                            rows.data(),   static_cast<int64_t>(rows.size())};
+                            rows.data(),
+                            static_cast<int64_t>(rows.size())};
     Fenced<std::byte> scratch(kKvAppendScratch);
     append(task, 0, task.tokens, scratch.data());
     ASSERT_TRUE(scratch.intact());
@@ -47,7 +51,8 @@ struct Cache {
 
   std::vector<float> Attend(AttentionFn* attention, int64_t heads, const std::vector<float>& q,
                             const std::vector<AttentionRow>& places) const {
-    std::vector<float> out(places.size() * static_cast<size_t>(layout.kv_heads * heads * layout.dv));
+    std::vector<float> out(places.size() *
+                           static_cast<size_t>(layout.kv_heads * heads * layout.dv));
     AttentionTask task{};
     task.layout = layout;
     task.v_offset = v_offset;
@@ -91,14 +96,18 @@ TEST(LatentCache, GivesTheBitsOfValuesBesideTheirKeys) {
           other_places.push_back({beside.pages.data(), p});
         }
         const std::vector<float> q = RandomRow(4 * 2 * heads * dk, 1, 6);
-        const std::vector<float> expected = beside.Attend(AttentionReference, heads, q, other_places);
-        ASSERT_EQ(FirstDifference(expected, in_keys.Attend(AttentionReference, heads, q, places)), -1);
+        const std::vector<float> expected =
+            beside.Attend(AttentionReference, heads, q, other_places);
+        ASSERT_EQ(FirstDifference(expected, in_keys.Attend(AttentionReference, heads, q, places)),
+                  -1);
         for (Isa isa : AvailableIsas()) {
           SCOPED_TRACE(IsaName(isa));
           Cache found(in_keys.layout, kPositions);
           found.Append(KernelsFor(isa).kv_append, keys, values);
           ASSERT_EQ(found.bytes, in_keys.bytes);
-          ASSERT_EQ(FirstDifference(expected, in_keys.Attend(KernelsFor(isa).attention, heads, q, places)), -1);
+          ASSERT_EQ(FirstDifference(expected,
+                                    in_keys.Attend(KernelsFor(isa).attention, heads, q, places)),
+                    -1);
         }
       }
     }
@@ -122,12 +131,14 @@ TEST(KvLayout, CopiesPositionsAsTheyAreCached) {
       const Format& format = *FindFormat(type);
       const KvLayout layout{2, 40, in_keys ? 40 : 24, &format, &format, in_keys};
       Cache from(layout, 130), to(layout, 64);
-      const std::vector<float> keys = RandomRow(130 * 2 * layout.dk, 1, 7), values = RandomRow(130 * 2 * layout.dv, 1, 8);
+      const std::vector<float> keys = RandomRow(130 * 2 * layout.dk, 1, 7),
+                               values = RandomRow(130 * 2 * layout.dv, 1, 8);
       from.Append(KvAppendReference, keys, values);
       const KvPlace place{0, from.v_offset};
       for (int64_t i = 0; i < 64; ++i) {
         const int64_t p = 2 * i + 1;
-        CopyPosition(layout, from.pages[p / 64], place, p % 64, const_cast<std::byte*>(to.pages[0]), place, i);
+        CopyPosition(layout, from.pages[p / 64], place, p % 64, const_cast<std::byte*>(to.pages[0]),
+                     place, i);
       }
       for (int64_t i = 0; i < 64; ++i) {
         for (int64_t g = 0; g < 2; ++g) {
@@ -135,7 +146,8 @@ TEST(KvLayout, CopiesPositionsAsTheyAreCached) {
           std::vector<float> a(40), b(40), c(40), d(40);
           ReadKey(layout, from.pages[p / 64] + g * layout.k_head_bytes(), p % 64, a.data());
           ReadKey(layout, to.pages[0] + g * layout.k_head_bytes(), i, b.data());
-          ReadValue(layout, from.pages[p / 64] + from.v_offset + g * layout.v_head_bytes(), p % 64, c.data());
+          ReadValue(layout, from.pages[p / 64] + from.v_offset + g * layout.v_head_bytes(), p % 64,
+                    c.data());
           ReadValue(layout, to.pages[0] + to.v_offset + g * layout.v_head_bytes(), i, d.data());
           ASSERT_EQ(a, b) << type;
           ASSERT_EQ(c, d) << type;

@@ -9,11 +9,13 @@ namespace {
 
 class RopeAngles final : public Operation {
  public:
-  RopeAngles(std::shared_ptr<const RopeTable> table, const RopePlaces& places) : table_(std::move(table)), places_(places) {}
+  RopeAngles(std::shared_ptr<const RopeTable> table, const RopePlaces& places)
+      : table_(std::move(table)), places_(places) {}
   std::string_view name() const override { return "rope_angles"; }
   std::string_view rule() const override { return "t -> tc"; }
   std::string attributes() const override {
-    return fmt::format("pairs={}{}{}", table_->pairs(), places_.pool != 1 ? fmt::format(" pool={}", places_.pool) : "",
+    return fmt::format("pairs={}{}{}", table_->pairs(),
+                       places_.pool != 1 ? fmt::format(" pool={}", places_.pool) : "",
                        places_.backward ? " backward" : "");
   }
   FactorRule::OwnAxes own_axes() const override {
@@ -39,7 +41,8 @@ class RopeAngles final : public Operation {
 
 class Rope final : public Operation {
  public:
-  Rope(RopePairing pairing, int64_t n_rot, int64_t d, int64_t first) : pairing_(pairing), n_rot_(n_rot), d_(d), first_(first) {}
+  Rope(RopePairing pairing, int64_t n_rot, int64_t d, int64_t first)
+      : pairing_(pairing), n_rot_(n_rot), d_(d), first_(first) {}
   std::string_view name() const override { return "rope"; }
   std::string_view rule() const override { return "t*d!, tc! -> t*d"; }
   std::string attributes() const override {

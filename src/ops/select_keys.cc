@@ -41,19 +41,28 @@ class SelectKeys final : public Operation {
  public:
   explicit SelectKeys(const SelectKeysSettings& settings) : settings_(settings) {}
   std::string_view name() const override { return "select_keys"; }
-  std::string_view rule() const override { return settings_.weighted ? kSelectKeysRule : kSelectKeysUnweightedRule; }
+  std::string_view rule() const override {
+    return settings_.weighted ? kSelectKeysRule : kSelectKeysUnweightedRule;
+  }
   std::string attributes() const override {
     std::string text = fmt::format("top={} scale={}", settings_.top_k, settings_.scale);
     return settings_.pool == 1 ? text : text + fmt::format(" pool={}", settings_.pool);
   }
-  FactorRule::OwnAxes own_axes() const override { return {{'n', Axis{'s', settings_.width(), settings_.width()}}}; }
-  OperandKind operand(size_t i) const override { return i + 1 == operands() ? OperandKind::kState : OperandKind::kRows; }
+  FactorRule::OwnAxes own_axes() const override {
+    return {{'n', Axis{'s', settings_.width(), settings_.width()}}};
+  }
+  OperandKind operand(size_t i) const override {
+    return i + 1 == operands() ? OperandKind::kState : OperandKind::kRows;
+  }
   Split split() const override { return Split::kOwn; }
   bool meets() const override { return true; }
   size_t scratch_bytes(std::span<const Operand> in, int64_t) const override {
-    return IndexScratchBytes(*std::get<StateView>(in[operands() - 1]).layout) + aligned_buffer_bytes();
+    return IndexScratchBytes(*std::get<StateView>(in[operands() - 1]).layout) +
+           aligned_buffer_bytes();
   }
-  size_t shared_bytes(std::span<const Operand>, int64_t) const override { return std::max(size_t{4} << 20, list_bytes()); }
+  size_t shared_bytes(std::span<const Operand>, int64_t) const override {
+    return std::max(size_t{4} << 20, list_bytes());
+  }
   void Run(const StepContext& step) const override {
     const int64_t pieces = Pieces(step);
     if (pieces == 1) {
@@ -87,16 +96,20 @@ class SelectKeys final : public Operation {
 
  private:
   size_t operands() const { return settings_.weighted ? 3 : 2; }
-  size_t aligned_buffer_bytes() const { return static_cast<size_t>(RoundUp(16 * settings_.top_k, 64)); }
+  size_t aligned_buffer_bytes() const {
+    return static_cast<size_t>(RoundUp(16 * settings_.top_k, 64));
+  }
   // A piece leaves how many it found, and their ranks.
   size_t list_bytes() const { return static_cast<size_t>(settings_.top_k + 1) * sizeof(uint64_t); }
 
   std::span<uint64_t> Buffer(const StepContext& step) const {
-    return {reinterpret_cast<uint64_t*>(step.scratch.data()), static_cast<size_t>(2 * settings_.top_k)};
+    return {reinterpret_cast<uint64_t*>(step.scratch.data()),
+            static_cast<size_t>(2 * settings_.top_k)};
   }
   std::span<uint64_t> List(const StepContext& step, int64_t item) const {
-    return {reinterpret_cast<uint64_t*>(step.shared.data() + static_cast<size_t>(item) * list_bytes()),
-            static_cast<size_t>(settings_.top_k + 1)};
+    return {
+        reinterpret_cast<uint64_t*>(step.shared.data() + static_cast<size_t>(item) * list_bytes()),
+        static_cast<size_t>(settings_.top_k + 1)};
   }
 
   // Pieces of a token's entries, for batches of fewer tokens than threads.
@@ -111,7 +124,8 @@ class SelectKeys final : public Operation {
   }
 
   // Scores one of the pieces of token t's entries.
-  void Score(const StepContext& step, int64_t t, int64_t piece, int64_t pieces, TopEntries& top) const {
+  void Score(const StepContext& step, int64_t t, int64_t piece, int64_t pieces,
+             TopEntries& top) const {
     const StateView& state = std::get<StateView>(step.in[operands() - 1]);
     IndexScoresTask task{};
     task.layout = *state.layout;
@@ -123,10 +137,12 @@ class SelectKeys final : public Operation {
     task.scale = settings_.scale;
     float scores[kBlock];
     const int64_t entries = Entries(step, t);
-    const WorkRange blocks = ShareOf(CeilDiv(entries, kBlock), 1, static_cast<int>(piece), static_cast<int>(pieces));
+    const WorkRange blocks =
+        ShareOf(CeilDiv(entries, kBlock), 1, static_cast<int>(piece), static_cast<int>(pieces));
     for (int64_t first = blocks.begin * kBlock; first < blocks.end * kBlock; first += kBlock) {
       const int64_t count = std::min(kBlock, entries - first);
-      step.kernels.index_scores(task, first, count, scores, step.scratch.data() + aligned_buffer_bytes());
+      step.kernels.index_scores(task, first, count, scores,
+                                step.scratch.data() + aligned_buffer_bytes());
       for (int64_t i = 0; i < count; ++i) top.Add(first + i, scores[i]);
     }
   }
@@ -141,7 +157,8 @@ class SelectKeys final : public Operation {
         *to++ = static_cast<float>(entry);
         continue;
       }
-      for (int64_t i = 0; i < settings_.pool; ++i) *to++ = static_cast<float>(entry * settings_.pool + i);
+      for (int64_t i = 0; i < settings_.pool; ++i)
+        *to++ = static_cast<float>(entry * settings_.pool + i);
     }
     const int64_t position = step.rows.places[static_cast<size_t>(t)].position;
     for (int64_t p = Entries(step, t) * settings_.pool; !settings_.entries && p <= position; ++p) {
@@ -155,6 +172,8 @@ class SelectKeys final : public Operation {
 
 }  // namespace
 
-OperationPtr MakeSelectKeys(const SelectKeysSettings& settings) { return std::make_shared<SelectKeys>(settings); }
+OperationPtr MakeSelectKeys(const SelectKeysSettings& settings) {
+  return std::make_shared<SelectKeys>(settings);
+}
 
 }  // namespace lockstep

@@ -10,10 +10,10 @@ namespace lockstep {
 struct WeightedRows {
   const float* first;  // [d] or null
   float first_weight;
-  const float* x;     // [n, d]
-  int64_t x_stride;   // floats between rows
-  const float* w;     // [n]
-  int64_t w_stride;   // floats between weights
+  const float* x;    // [n, d]
+  int64_t x_stride;  // floats between rows
+  const float* w;    // [n]
+  int64_t w_stride;  // floats between weights
   int64_t n;
 };
 
