@@ -76,6 +76,9 @@ void Collect(const Executor& executor, const Graph& graph, const std::vector<siz
 ModelRun::ModelRun(const std::string& path)
     : file_(GgufFile::Open(path)), graph_(BuildGraph(ModelSource(file_, ModelOptions{}))) {}
 
+ModelRun::ModelRun(const std::string& path, Graph graph)
+    : file_(GgufFile::Open(path)), graph_(std::move(graph)) {}
+
 ModelRun::Loaded& ModelRun::LoadedFor(int threads) {
   std::unique_ptr<Loaded>& loaded = loaded_[threads];
   if (!loaded) {

@@ -35,6 +35,8 @@ class ModelRun {
  public:
   // Opens the file and states its graph. Throws what reading and stating throw.
   explicit ModelRun(const std::string& path);
+  // The same with a graph of the caller's making.
+  ModelRun(const std::string& path, Graph graph);
 
   const Graph& graph() const { return graph_; }
   const GgufFile& file() const { return file_; }

@@ -5,10 +5,10 @@
 namespace lockstep::test {
 namespace {
 
-constexpr int64_t kQueryRank = 32, kRotated = 8, kGroups = 2, kOutputRank = 24, kStreams = 2;
+constexpr int64_t kQueryRank = 32, kRotated = 8, kGroups = 2, kOutputRank = 24, kStreams = 4;
 constexpr int64_t kHashed = 1;  // layers whose experts are chosen by token
 // Positions of a key, by layer; windows of the last overlap.
-constexpr int32_t kPools[] = {0, 8, 4};
+constexpr int32_t kPools[] = {0, 8, 2};
 
 void AddKeys(const TinyOptions& o, TinyModel& model) {
   const std::pair<const char*, int64_t> counts[] = {{"attention.head_count_kv", 1},
@@ -31,12 +31,14 @@ void AddKeys(const TinyOptions& o, TinyModel& model) {
   model.key("swiglu_clamp_exp") = 1.5f;
 }
 
-void AddMixing(const std::string& name, const TinyOptions& o, int64_t scales,
+void AddMixing(const std::string& name, const TinyOptions& o, int64_t scales, TinyModel& model,
                const AddTensor& add) {
   const int64_t weights = scales == 1 ? kStreams : kStreams * (2 + kStreams);
   add(name + "_fn.weight", {kStreams * o.width, weights});
   add(name + "_base.weight", {weights});
   add(name + "_scale.weight", {scales});
+  // Large, so that streams differ.
+  for (float& scale : model.tensors.back().values) scale = 2;
 }
 
 void AddCompressor(const std::string& name, const TinyOptions& o, int64_t d, int64_t pool,
@@ -70,15 +72,15 @@ void AddAttention(const TinyOptions& o, size_t layer, const AddTensor& add) {
 
 void AddCompressed(const TinyOptions& o, TinyModel& model, const AddTensor& add) {
   AddKeys(o, model);
-  AddMixing("output_hc", o, 1, add);
+  AddMixing("output_hc", o, 1, model, add);
   for (size_t i = 0; i < std::size(kPools); ++i) {
     const AddTensor in_layer = [&](const std::string& name, std::vector<int64_t> dims) {
       add(fmt::format("blk.{}.{}", i, name), std::move(dims));
     };
     in_layer("attn_norm.weight", {o.width});
     in_layer("ffn_norm.weight", {o.width});
-    AddMixing("hc_attn", o, 3, in_layer);
-    AddMixing("hc_ffn", o, 3, in_layer);
+    AddMixing("hc_attn", o, 3, model, in_layer);
+    AddMixing("hc_ffn", o, 3, model, in_layer);
     AddAttention(o, i, in_layer);
     AddExperts(o, in_layer);
     if (static_cast<int64_t>(i) >= kHashed) continue;

@@ -262,7 +262,7 @@ TinyOptions OptionsFor(std::string_view architecture) {
     options.layers = 3;
     options.window = 8;
     options.head_dim = 32;
-    options.index_heads = 8, options.index_dim = 16, options.index_top = 2;
+    options.index_heads = 2, options.index_dim = 16, options.index_top = 1;
     options.experts = {.count = 6, .shared = 32, .correction = true};
   } else if (architecture == "qwen3" || architecture == "hunyuan-dense") {
     options.qk_norm = true;
@@ -305,7 +305,10 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     add("per_layer_model_proj.weight", {o.width, o.layers * o.layer_inputs});
     add("per_layer_proj_norm.weight", {o.layer_inputs});
   }
-  if (o.mixer == TinyOptions::Mixer::kCompressed) return AddCompressed(o, *this, add);
+  if (o.mixer == TinyOptions::Mixer::kCompressed) {
+    AddCompressed(o, *this, add);
+    return;
+  }
   const int64_t q = o.heads * (o.kv_rank != 0 ? o.dv : o.head_dim), kv = o.kv_heads * o.head_dim;
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string block = fmt::format("blk.{}.", i);
