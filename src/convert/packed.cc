@@ -36,6 +36,8 @@ float FromE4m3(const std::byte* at) { return E4m3ToF32(Load<uint8_t>(at)); }
 float FromE5m2(const std::byte* at) {
   return F16ToF32(static_cast<uint16_t>(Load<uint8_t>(at) << 8));
 }
+// Of tables that name other things: exact up to 2^24.
+float FromI64(const std::byte* at) { return static_cast<float>(Load<int64_t>(at)); }
 float FromE8m0(const std::byte* at) { return E8m0ToF32(Load<uint8_t>(at)); }
 
 struct Plain {
@@ -47,7 +49,7 @@ struct Plain {
 constexpr Plain kPlain[] = {
     {"F64", "F32", FromF64},       {"F32", "F32", FromF32},       {"F16", "F16", FromF16},
     {"BF16", "BF16", FromBf16},    {"F8_E4M3", "BF16", FromE4m3}, {"F8_E5M2", "BF16", FromE5m2},
-    {"F8_E8M0", "BF16", FromE8m0},
+    {"F8_E8M0", "BF16", FromE8m0}, {"I64", "F32", FromI64},
 };
 
 [[noreturn]] void RefuseScales(const SafetensorsTensor& scales, const SafetensorsTensor& numbers) {

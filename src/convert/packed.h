@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// F64, F32, F16, BF16 or FP8 (F8_E4M3, F8_E5M2). Refused for other types. The tensor must outlive the
+// F64, F32, F16, BF16, FP8 (F8_E4M3, F8_E5M2) or I64. Refused for other types. The tensor must outlive the
 // result, here and below.
 Values PlainValues(const SafetensorsTensor& tensor);
 
