@@ -100,6 +100,7 @@ void AddMixerKeys(const TinyOptions& options, TinyModel& model) {
 void AddMixer(const TinyOptions& options, const AddTensor& add) {
   switch (options.mixer) {
     case Mixer::kAttention:
+    case Mixer::kCompressed:
       return;
     case Mixer::kShortConv:
       return AddShortConv(options.width, add);
