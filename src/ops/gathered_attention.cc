@@ -21,39 +21,50 @@ struct GatheredPage {
   }
 };
 
-// Rows gathered for one token, in pages of scratch.
+// Rows gathered for one token, in pages; of them this thread copies those of `own`.
 class Gathering {
  public:
-  Gathering(const GatheredPage& page, const std::byte** pages, std::byte* memory)
-      : page_(page), pages_(pages), memory_(memory) {}
+  // table: a pointer for each page and one more.
+  Gathering(const GatheredPage& page, const std::byte** table, std::byte* memory, WorkRange own)
+      : page_(page), table_(table), memory_(memory), own_(own) {}
 
   void AddPosition(const StateView& state, const std::byte* const* pages, int64_t position) {
-    CopyPosition(page_.layout, pages[position / kPageTokens], {state.k_offset, state.v_offset},
-                 position % kPageTokens, Page(), page_.place, rows_ % kPageTokens);
+    std::byte* to = Page();
+    if (Owns()) {
+      CopyPosition(page_.layout, pages[position / kPageTokens], {state.k_offset, state.v_offset},
+                   position % kPageTokens, to, page_.place, rows_ % kPageTokens);
+    }
     ++rows_;
   }
   void AddEntry(const StateView& state, const std::byte* const* pages, int64_t entry) {
     const int64_t bytes = page_.layout.k_row_bytes();
     const std::byte* from = pages[state.layout->EntryPage(entry)] + state.k_offset +
                             state.layout->EntryAt(entry) * bytes;
-    std::memcpy(Page() + page_.place.k_offset + rows_ % kPageTokens * bytes, from,
-                static_cast<size_t>(bytes));
+    std::byte* to = Page() + page_.place.k_offset + rows_ % kPageTokens * bytes;
+    if (Owns()) std::memcpy(to, from, static_cast<size_t>(bytes));
     ++rows_;
   }
   // The last row gathered, as a position.
-  AttentionRow Place() const { return {pages_, rows_ - 1}; }
+  AttentionRow Place() const {
+    AttentionRow row;
+    row.pages = table_;
+    row.position = rows_ - 1;
+    return row;
+  }
 
  private:
+  bool Owns() const { return rows_ >= own_.begin && rows_ < own_.end; }
   std::byte* Page() {
     const int64_t i = rows_ / kPageTokens;
     std::byte* page = memory_ + i * page_.bytes;
-    if (rows_ % kPageTokens == 0) pages_[i] = page, pages_[i + 1] = nullptr;
+    if (rows_ % kPageTokens == 0) table_[i] = page, table_[i + 1] = nullptr;
     return page;
   }
 
   const GatheredPage& page_;
-  const std::byte** pages_;
+  const std::byte** table_;
   std::byte* memory_;
+  WorkRange own_;
   int64_t rows_ = 0;
 };
 
@@ -87,58 +98,103 @@ class GatheredAttention final : public Operation {
   Split split() const override { return Split::kOwn; }
   size_t scratch_bytes(std::span<const Operand> in, int64_t) const override {
     const KvLayout& layout = *std::get<StateView>(in[1]).layout;
-    return AttentionBytes(layout) + PointerBytes() +
+    return AttentionBytes(layout) + TableBytes() +
            static_cast<size_t>(Pages() * GatheredPage(layout).bytes);
   }
+  bool meets() const override { return true; }
+  // The rows of one token, and what the pieces of its attention leave.
+  size_t shared_bytes(std::span<const Operand> in, int64_t) const override {
+    const GatheredPage page(*std::get<StateView>(in[1]).layout);
+    return static_cast<size_t>(Pages() * page.bytes) + PartialBytes(in, page);
+  }
   void Run(const StepContext& step) const override {
-    const StateView& state = std::get<StateView>(step.in[1]);
-    const GatheredPage page(*state.layout);
-    AttentionTask task = TaskOf(step, page);
+    const GatheredPage page(*std::get<StateView>(step.in[1]).layout);
+    const AttentionTask task = TaskOf(step.in, page);
     const int64_t items = AttentionItems(task);
+    // Few items leave threads idle: then they gather each token's rows together and deal its attention by spans.
+    if (step.team != nullptr && step.members > 1 && step.tokens() * items < 2 * step.members) {
+      for (int64_t t = 0; t < step.tokens(); ++t) RunTogether(step, page, task, t);
+      return;
+    }
     const WorkRange share = step.Share(step.tokens() * items);
     for (int64_t item = share.begin; item < share.end;) {
       const int64_t t = item / items, end = std::min(share.end, (t + 1) * items);
-      std::byte* scratch = step.scratch.data() + AttentionBytes(page.layout);
-      Gathering gathered(page, reinterpret_cast<const std::byte**>(scratch),
-                         scratch + PointerBytes());
-      GatherEntries(step, t, gathered);
-      GatherPositions(step, t, gathered);
-      const AttentionRow place = gathered.Place();
-      task.rows = &place;
-      task.q = step.in_rows(0).row(t);
-      task.out = step.out_rows().row(t);
-      step.kernels.attention(task, item - t * items, end - t * items, step.scratch.data());
+      std::byte* memory = Table(step, page) + TableBytes();
+      const AttentionRow place = Gather(step, page, t, memory, {0, settings_.most_rows});
+      step.kernels.attention(TaskAt(step, task, t, &place), item - t * items, end - t * items,
+                             step.scratch.data());
       item = end;
     }
   }
 
  private:
   int64_t Pages() const { return CeilDiv(settings_.most_rows, kPageTokens); }
-  size_t PointerBytes() const {
+  size_t TableBytes() const {
     return static_cast<size_t>(RoundUp((Pages() + 1) * int64_t{sizeof(std::byte*)}, 64));
   }
   static size_t AttentionBytes(const KvLayout& layout) {
     return static_cast<size_t>(RoundUp(static_cast<int64_t>(AttentionScratchBytes(layout, 0)), 64));
   }
+  static std::byte* Table(const StepContext& step, const GatheredPage& page) {
+    return step.scratch.data() + AttentionBytes(page.layout);
+  }
+  size_t PartialBytes(std::span<const Operand> in, const GatheredPage& page) const {
+    AttentionTask task = TaskOf(in, page);
+    AttentionRow last;
+    last.position = std::max<int64_t>(settings_.most_rows - 1, 0);
+    task.rows = &last;
+    return AttentionPartialBytes(task);
+  }
 
   // One token's task, its rows not yet there.
-  AttentionTask TaskOf(const StepContext& step, const GatheredPage& page) const {
+  AttentionTask TaskOf(std::span<const Operand> in, const GatheredPage& page) const {
     AttentionTask task{};
     task.layout = page.layout;
     task.k_offset = page.place.k_offset;
     task.v_offset = page.place.v_offset;
-    task.heads_per_kv = step.in_rows(0).width / (page.layout.kv_heads * page.layout.dk);
+    task.heads_per_kv = std::get<Rows>(in[0]).width / (page.layout.kv_heads * page.layout.dk);
     task.scale = settings_.attention.scale;
     task.soft_cap = settings_.attention.soft_cap;
-    task.sinks = settings_.attention.sinks
-                     ? std::get<std::span<const float>>(step.in[sinks_]).data()
-                     : nullptr;
-    task.q_stride = step.in_rows(0).width;
-    task.out_stride = step.out_rows().width;
+    task.sinks =
+        settings_.attention.sinks ? std::get<std::span<const float>>(in[sinks_]).data() : nullptr;
+    task.q_stride = std::get<Rows>(in[0]).width;
     task.tokens = 1;
     static constexpr AttentionRow kFirst = {};
     task.rows = &kFirst;
     return task;
+  }
+  static AttentionTask TaskAt(const StepContext& step, AttentionTask task, int64_t t,
+                              const AttentionRow* place) {
+    task.rows = place;
+    task.q = step.in_rows(0).row(t);
+    task.out = step.out_rows().row(t);
+    task.out_stride = step.out_rows().width;
+    return task;
+  }
+
+  void RunTogether(const StepContext& step, const GatheredPage& page, const AttentionTask& task,
+                   int64_t t) const {
+    std::byte* partials = step.shared.data() + Pages() * page.bytes;
+    const AttentionRow place =
+        Gather(step, page, t, step.shared.data(), step.Share(settings_.most_rows));
+    step.team->Barrier();
+    const AttentionTask here = TaskAt(step, task, t, &place);
+    const WorkRange pieces = step.Share(AttentionPieces(here)),
+                    items = step.Share(AttentionItems(here));
+    step.kernels.attention_spans(here, pieces.begin, pieces.end, partials, step.scratch.data());
+    step.team->Barrier();
+    step.kernels.attention_merge(here, items.begin, items.end, partials, step.scratch.data());
+    // The next token's rows take the place of these.
+    if (t + 1 < step.tokens()) step.team->Barrier();
+  }
+
+  // The rows of token t, of which those of `own` are copied to `memory`.
+  AttentionRow Gather(const StepContext& step, const GatheredPage& page, int64_t t,
+                      std::byte* memory, WorkRange own) const {
+    Gathering gathered(page, reinterpret_cast<const std::byte**>(Table(step, page)), memory, own);
+    GatherEntries(step, t, gathered);
+    GatherPositions(step, t, gathered);
+    return gathered.Place();
   }
 
   void GatherPositions(const StepContext& step, int64_t t, Gathering& gathered) const {
