@@ -271,6 +271,37 @@ TEST(LatentAttention, IsTheSameInBothForms) {
   }
 }
 
+TEST(LatentAttention, RefusesSizesThatCannotBe) {
+  struct Case {
+    const char* architecture;
+    const char* key;
+    uint32_t value;
+  };
+  const Case cases[] = {{"deepseek2", "attention.kv_lora_rank", 0},
+                        {"deepseek2", "attention.kv_lora_rank", 1009},
+                        {"deepseek2", "attention.head_count_kv", 2},
+                        {"deepseek2", "attention.key_length", 47},
+                        {"deepseek2", "attention.key_length_mla", 16},
+                        {"deepseek2", "rope.dimension_count", 48},
+                        {"deepseek32", "attention.indexer.key_length", 8},
+                        {"deepseek32", "attention.indexer.key_length", 1025},
+                        {"deepseek32", "attention.indexer.top_k", 0},
+                        {"deepseek32", "attention.indexer.top_k", 65537},
+                        {"deepseek32", "attention.indexer.kpool", 3},
+                        {"deepseek4", "attention.output_group_count", 3},
+                        {"deepseek4", "attention.indexer.key_length", 4},
+                        {"deepseek4", "hyper_connection.count", 65}};
+  for (const Case& c : cases) {
+    const std::string text = RefusalOf([&](TinyModel& m) { m.key(c.key) = c.value; },
+                                       OptionsFor(c.architecture));
+    EXPECT_TRUE(text.starts_with(c.architecture)) << c.key << ": " << text;
+  }
+  // Without ranks of queries there is nothing that an indexer's could be made from.
+  EXPECT_NE(RefusalOf([](TinyModel& m) { m.key("attention.q_lora_rank") = uint32_t{0}; },
+                      OptionsFor("deepseek32")),
+            "");
+}
+
 TEST(Architectures, AreNamedWhereAFileIsOfAnother) {
   std::string known;
   for (const std::string& name : Names()) known += name + ", ";

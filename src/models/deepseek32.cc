@@ -6,7 +6,7 @@ namespace lockstep {
 Graph BuildDeepseek32(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kPairs);
   const LatentAttentionSpec latent = ReadLatentAttention(source, spec);
-  UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kHalves),
+  UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kHalves, latent.rope),
                        std::vector<bool>(spec.layers.size(), true));
   UseExperts(source, spec);
   return BuildDecoder(source, spec);

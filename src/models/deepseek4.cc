@@ -92,14 +92,15 @@ class Ropes {
 void SetAttention(const ModelSource& source, DecoderSpec& spec) {
   CompressedAttentionSpec attention = ReadCompressedAttention(source, spec);
   const std::vector<int64_t> pools = ReadPools(source, spec.layers.size());
+  const int64_t n_rot = spec.ropes[0].options.n_rot;
   Ropes ropes(source, spec);
   for (size_t i = 0; i < pools.size(); ++i) {
     attention.pool = pools[i];
     const std::string values = fmt::format("blk.{}.attn_compressor_kv.weight", i);
     attention.overlap = attention.pool != 0 && source.RowCount(values) == 2 * attention.d;
     // Of many keys, those of the smaller pools, an indexer selects.
-    attention.indexer =
-        attention.overlap ? ReadIndexer(source, RopePairing::kPairs) : IndexerSpec{};
+    attention.indexer = IndexerSpec{};
+    if (attention.overlap) attention.indexer = ReadIndexer(source, RopePairing::kPairs, n_rot);
     ropes.SetFor(attention);
     spec.layers[i].mixer = [attention](Parts& parts, ValueId x) {
       return BuildCompressedAttention(parts, x, attention);

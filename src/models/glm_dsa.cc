@@ -14,7 +14,7 @@ Graph BuildGlmDsa(const ModelSource& source) {
     own.assign(listed.begin(), listed.begin() + std::ssize(own));
   }
   if (!own[0]) source.Refuse(kTypes, "expected an indexer in the first layer, found none");
-  UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kPairs), own);
+  UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kPairs, latent.rope), own);
   UseExperts(source, spec);
   return BuildDecoder(source, spec);
 }

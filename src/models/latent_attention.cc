@@ -262,15 +262,15 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
   return latent;
 }
 
-IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing) {
+IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing, int64_t rope) {
   IndexerSpec indexer;
   indexer.heads = source.Count("attention.indexer.head_count");
   indexer.d = source.Count("attention.indexer.key_length");
   indexer.top_k = source.Count("attention.indexer.top_k");
   indexer.pairing = pairing;
-  if (indexer.d > 1024) {
+  if (indexer.d > 1024 || indexer.d < rope) {
     source.Refuse("attention.indexer.key_length",
-                  fmt::format("expected at most 1024, found {}", indexer.d));
+                  fmt::format("expected {} to 1024, found {}", rope, indexer.d));
   }
   indexer.pool = source.OptionalCount("attention.indexer.kpool").value_or(1);
   if (indexer.pool > kPageTokens || !std::has_single_bit(static_cast<uint64_t>(indexer.pool))) {

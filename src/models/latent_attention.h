@@ -42,8 +42,8 @@ struct LatentAttentionSpec {
 
 // Keys of latent attention. Takes the part of YaRN's factor that belongs to the scores out of the rope of `spec`.
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec);
-// attention.indexer.head_count, key_length, top_k and kpool.
-IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing);
+// attention.indexer.head_count, key_length, top_k and kpool. rope: numbers of a key that are rotated.
+IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing, int64_t rope);
 
 // Positions that a layer sees: [t, n] of MakeSelectKeys, at most `most`; kNoValue: all.
 struct Selection {
