@@ -263,6 +263,8 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
 }
 
 IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing, int64_t rope) {
+  // An indexer's queries are made from the latent of queries.
+  source.Count("attention.q_lora_rank");
   IndexerSpec indexer;
   indexer.heads = source.Count("attention.indexer.head_count");
   indexer.d = source.Count("attention.indexer.key_length");
