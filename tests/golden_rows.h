@@ -48,7 +48,7 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"glm4", true},
     {"glm4-moe", true},
     {"glm4-moe-lite", true},
-    {"glm5-next"},
+    {"glm5-next", true, false, kGoldenTolerance, "hyper_connection.sinkhorn_iterations"},
     {"gpt-oss", true, true, kGoldenTolerance, kNoDenseLayer},
     {"granite", true},
     {"granite-hybrid", true, true, kGoldenTolerance, "feed_forward_length rope.freq_base rope.dimension_count"},

@@ -6,10 +6,10 @@ namespace lockstep::test {
 namespace {
 
 using Mixer = TinyOptions::Mixer;
-using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
 
 // Two key heads, four value heads; groups and heads of a state space alike.
-constexpr int64_t kKeyHeads = 2, kValueHeads = 4, kStateWidth = 16, kTaps = 4;
+constexpr int64_t kKeyHeads = 2, kValueHeads = 4, kStateWidth = 16, kTaps = 4,
+                  kStreams = 2;
 constexpr int64_t kKeys = kKeyHeads * kStateWidth, kValues = kValueHeads * kStateWidth;
 
 struct MixerRow {
@@ -60,9 +60,53 @@ void AddMamba(int64_t width, const AddTensor& add) {
   add("ssm_out.weight", {kValues, width});
 }
 
+void AddKimiDelta(const TinyOptions& o, const AddTensor& add) {
+  const int64_t rows = o.heads * kStateWidth;
+  for (const std::string name : {"q", "k", "v"}) {
+    add("attn_" + name + ".weight", {o.width, rows});
+    add("ssm_conv1d_" + name + ".weight", {kTaps, rows});
+  }
+  for (const std::string gate : {"ssm_f", "ssm_g"}) {
+    add(gate + "_a.weight", {o.width, kStateWidth});
+    add(gate + "_b.weight", {kStateWidth, rows});
+  }
+  add("ssm_beta.weight", {o.width, o.heads});
+  add("ssm_dt.bias", {rows});
+  add("ssm_a", {o.heads});
+  add("ssm_norm.weight", {kStateWidth});
+  add("attn_output.weight", {rows, o.width});
+}
+
+void SetKimiDelta(TinyOptions& options) {
+  options.mixer = Mixer::kKimiDelta;
+  options.kv_heads = 1;
+  options.head_dim = 32;
+  options.q_rank = 32, options.kv_rank = 32, options.dv = 16;
+  options.index_heads = 8, options.index_dim = 32, options.index_top = 8, options.index_pool = 4;
+  options.experts.count = 6;
+  options.experts.shared = 32;
+  options.experts.dense_layers = 1;
+  options.experts.correction = true;
+}
+
+void AddKimiDeltaKeys(TinyModel& model) {
+  model.key("full_attention_interval") = uint32_t{2};
+  model.key("kda.head_dim") = static_cast<uint32_t>(kStateWidth);
+  model.key("kda.lower_bound") = -5.f;
+  model.key("ssm.conv_kernel") = static_cast<uint32_t>(kTaps);
+  model.key("hyper_connection.count") = static_cast<uint32_t>(kStreams);
+  model.key("hyper_connection.sinkhorn_iterations") = uint32_t{3};
+  model.key("hyper_connection.epsilon") = 1e-3f;
+  model.key("swiglu_clamp_exp") = 1.5f;
+}
+
 }  // namespace
 
 bool SetMixer(TinyOptions& options) {
+  if (options.architecture == "glm5-next") {
+    SetKimiDelta(options);
+    return true;
+  }
   const auto* row = std::ranges::find(kRows, options.architecture, &MixerRow::architecture);
   if (row == std::end(kRows)) return false;
   options.mixer = row->mixer;
@@ -77,6 +121,8 @@ bool SetMixer(TinyOptions& options) {
 }
 
 void AddMixerKeys(const TinyOptions& options, TinyModel& model) {
+  if (options.mixer == Mixer::kAttention || options.mixer == Mixer::kCompressed) return;
+  if (options.mixer == Mixer::kKimiDelta) return AddKimiDeltaKeys(model);
   auto count = [](int64_t value) { return static_cast<uint32_t>(value); };
   if (options.mixer == Mixer::kShortConv || options.mixer == Mixer::kMamba) {
     std::vector<int32_t> kv_heads;
@@ -109,6 +155,18 @@ void AddMixer(const TinyOptions& options, const AddTensor& add) {
       return AddDeltaNet(options.width, options.mixer == Mixer::kWovenDeltaNet, add);
     case Mixer::kMamba:
       return AddMamba(options.width, add);
+    case Mixer::kKimiDelta:
+      return AddKimiDelta(options, add);
+  }
+}
+
+void AddStreams(const TinyOptions& options, const AddTensor& add) {
+  if (options.mixer != Mixer::kKimiDelta) return;
+  constexpr int64_t kWeights = kStreams * (2 + kStreams);
+  for (const std::string branch : {"hc_attn", "hc_ffn"}) {
+    add(branch + "_fn.weight", {kStreams * options.width, kWeights});
+    add(branch + "_base.weight", {kWeights});
+    add(branch + "_scale.weight", {3});
   }
 }
 

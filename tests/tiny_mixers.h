@@ -1,11 +1,6 @@
 // What tiny models have in place of attention: short convolutions, delta networks, state spaces.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "tiny_model.h"
 
 namespace lockstep::test {
@@ -15,7 +10,8 @@ bool SetMixer(TinyOptions& options);
 // Keys of the mixer.
 void AddMixerKeys(const TinyOptions& options, TinyModel& model);
 // Tensors of one layer's mixer.
-void AddMixer(const TinyOptions& options,
-              const std::function<void(const std::string& name, std::vector<int64_t> dims)>& add);
+void AddMixer(const TinyOptions& options, const AddTensor& add);
+// What mixes the streams around one layer's branches, where there are several.
+void AddStreams(const TinyOptions& options, const AddTensor& add);
 
 }  // namespace lockstep::test

@@ -152,7 +152,8 @@ void AddLatentKeys(const TinyOptions& o, TinyModel& model) {
                                                     {"rope.dimension_count", o.rope},
                                                     {"attention.indexer.head_count", o.index_heads},
                                                     {"attention.indexer.key_length", o.index_dim},
-                                                    {"attention.indexer.top_k", o.index_top}};
+                                                    {"attention.indexer.top_k", o.index_top},
+                                                    {"attention.indexer.kpool", o.index_pool}};
   for (const auto& [name, count] : counts) {
     if (count != 0) model.key(name) = static_cast<uint32_t>(count);
   }
@@ -183,6 +184,9 @@ void AddLatentTensors(const TinyOptions& o, const AddTensor& add) {
   add("indexer.k_norm.weight", {o.index_dim});
   add("indexer.k_norm.bias", {o.index_dim});
   add("indexer.proj.weight", {o.width, o.index_heads});
+  if (o.index_pool == 1) return;
+  add("indexer_compressor_gate.weight", {o.width, o.index_dim});
+  add("indexer_compressor_ape.weight", {o.index_dim, o.index_pool});
 }
 
 }  // namespace
@@ -289,8 +293,7 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   if (o.kv_rank != 0) AddLatentKeys(o, *this);
   if (o.shared_kv != 0) key("attention.shared_kv_layers") = count(o.shared_kv);
   if (o.layer_inputs != 0) key("embedding_length_per_layer_input") = count(o.layer_inputs);
-  if (o.mixer != TinyOptions::Mixer::kAttention && o.mixer != TinyOptions::Mixer::kCompressed)
-    AddMixerKeys(o, *this);
+  AddMixerKeys(o, *this);
   AddTokenizer(o.vocab, keys);
 
   auto add = [&](std::string name, std::vector<int64_t> dims) {
@@ -326,6 +329,7 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     auto add_here = [&](const std::string& name, std::vector<int64_t> dims) {
       add(block + name, std::move(dims));
     };
+    AddStreams(o, add_here);
     if (o.experts.count != 0 && i >= o.experts.dense_layers) {
       AddExperts(o, add_here);
     } else {

@@ -57,9 +57,18 @@ struct TinyOptions {
   int64_t q_rank = 0, kv_rank = 0, rope = 0, dv = 0;
   bool kv_together = false;  // attn_kv_b instead of attn_k_b and attn_v_b
   int64_t index_heads = 0, index_dim = 0, index_top = 0;  // of an indexer in each layer
+  int64_t index_pool = 1;                                 // positions that it selects together
   // All layers but each second have this in place of attention.
   // kCompressed: every layer's, as tiny_compressed.h has them.
-  enum class Mixer { kAttention, kShortConv, kDeltaNet, kWovenDeltaNet, kMamba, kCompressed };
+  enum class Mixer {
+    kAttention,
+    kShortConv,
+    kDeltaNet,
+    kWovenDeltaNet,
+    kMamba,
+    kKimiDelta,  // with two streams
+    kCompressed
+  };
   Mixer mixer = Mixer::kAttention;
   bool gated_queries = false;  // attn_q has a gate beside each head's query
   uint64_t seed = 1;

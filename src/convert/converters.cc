@@ -24,6 +24,7 @@ namespace lockstep {
   X(Glm4)                              \
   X(Glm4Moe)                           \
   X(Glm4MoeLite)                       \
+  X(Glm5Next)                          \
   X(GlmDsa)                            \
   X(GptOss)                            \
   X(Granite)                           \

@@ -20,6 +20,20 @@ DeltaNetSpec ReadDeltaNetSpec(const ModelSource& source);
 // ssm_beta and ssm_alpha, or ssm_ba with those of each key head together.
 ValueId BuildDeltaNet(Parts& parts, ValueId x, const DeltaNetSpec& spec);
 
+// Kimi's delta attention (Kimi Team 2025): a decay for each number of a key, by a projection of low rank, and an output gate alike.
+struct KimiDeltaSpec {
+  int64_t heads = 0;
+  int64_t d = 0;     // of keys and values, and rank of both gates
+  int64_t taps = 0;  // of the convolutions
+  float lower_bound = 0;  // of the decay's logarithm, below 0: bound sigmoid(A y) takes the place of -A softplus(y); 0: none
+};
+
+// kda.head_count (attention.head_count without it), kda.head_dim, kda.lower_bound, ssm.conv_kernel.
+KimiDeltaSpec ReadKimiDeltaSpec(const ModelSource& source);
+
+// x: [t, k], normed; result [t, k].
+ValueId BuildKimiDelta(Parts& parts, ValueId x, const KimiDeltaSpec& spec);
+
 // Layers that are recurrent: listed in the file, else all but each `full_attention_interval`-th, 4 where the file has no such key.
 std::vector<bool> ReadRecurrentLayers(const ModelSource& source, size_t layers);
 

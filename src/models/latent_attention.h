@@ -40,7 +40,7 @@ struct LatentAttentionSpec {
   LatentForm form = LatentForm::kAbsorbed;
 };
 
-// Keys of latent attention. Takes the part of YaRN's factor that belongs to the scores out of the rope of `spec`.
+// Keys of latent attention; without ropes in `spec` no part of a head is rotated. Takes the part of YaRN's factor that belongs to the scores out of the rope of `spec`.
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec);
 // attention.indexer.head_count, key_length, top_k and kpool. rope: numbers of a key that are rotated.
 IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing, int64_t rope);

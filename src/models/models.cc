@@ -19,6 +19,7 @@ namespace lockstep {
   X(GlmDsa, "glm-dsa")                    \
   X(Glm4, "glm4")                         \
   X(Glm4Moe, "glm4moe")                   \
+  X(Glm5Next, "glm5-next")                \
   X(GptOss, "gpt-oss")                    \
   X(Granite, "granite")                   \
   X(GraniteHybrid, "granitehybrid")       \
