@@ -121,6 +121,8 @@ TEST_P(ArchitectureOf, RefusesTensorsOfOtherSizes) {
       if (tensor.name == "token_embd.weight" && axis == 1 &&
           model.tensors[2].name != "output.weight")
         continue;
+      // A table of n-grams has rows enough.
+      if (tensor.name == "per_layer_token_embd.weight" && axis == 1) continue;
       TinyModel changed = model;
       std::vector<uint64_t> dims = tensor.dims;
       dims[axis] += 1;

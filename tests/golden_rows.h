@@ -78,7 +78,7 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"qwen3-next", true, true, kGoldenTolerance, kNoDenseLayer},
     {"qwen3.5", true},
     {"qwen3.5-moe", true, true, kGoldenTolerance, kNoDenseLayer},
-    {"qwen4-exp"},
+    {"qwen4-exp", true, false, kGoldenTolerance, kNoDenseLayer},
     {"seed-oss", true},
     {"smollm3", true},
     {"step3.5", true},

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
+#include "tiny_gated_streams.h"
+
 namespace lockstep::test {
 namespace {
 
 using Mixer = TinyOptions::Mixer;
 
 // Two key heads, four value heads; groups and heads of a state space alike.
-constexpr int64_t kKeyHeads = 2, kValueHeads = 4, kStateWidth = 16, kTaps = 4,
-                  kStreams = 2;
+constexpr int64_t kKeyHeads = 2, kValueHeads = 4, kStateWidth = 16, kTaps = 4, kStreams = 2;
 constexpr int64_t kKeys = kKeyHeads * kStateWidth, kValues = kValueHeads * kStateWidth;
 
 struct MixerRow {
@@ -107,6 +108,10 @@ bool SetMixer(TinyOptions& options) {
     SetKimiDelta(options);
     return true;
   }
+  if (options.architecture == "qwen4exp") {
+    SetGatedStreams(options);
+    return true;
+  }
   const auto* row = std::ranges::find(kRows, options.architecture, &MixerRow::architecture);
   if (row == std::end(kRows)) return false;
   options.mixer = row->mixer;
@@ -121,7 +126,10 @@ bool SetMixer(TinyOptions& options) {
 }
 
 void AddMixerKeys(const TinyOptions& options, TinyModel& model) {
-  if (options.mixer == Mixer::kAttention || options.mixer == Mixer::kCompressed) return;
+  if (options.mixer == Mixer::kAttention || options.mixer == Mixer::kCompressed ||
+      options.mixer == Mixer::kGatedStreams) {
+    return;
+  }
   if (options.mixer == Mixer::kKimiDelta) return AddKimiDeltaKeys(model);
   auto count = [](int64_t value) { return static_cast<uint32_t>(value); };
   if (options.mixer == Mixer::kShortConv || options.mixer == Mixer::kMamba) {
@@ -147,6 +155,7 @@ void AddMixer(const TinyOptions& options, const AddTensor& add) {
   switch (options.mixer) {
     case Mixer::kAttention:
     case Mixer::kCompressed:
+    case Mixer::kGatedStreams:
       return;
     case Mixer::kShortConv:
       return AddShortConv(options.width, add);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "gguf/gguf_writer.h"
 #include "tiny_compressed.h"
+#include "tiny_gated_streams.h"
 #include "tiny_mixers.h"
 
 namespace lockstep::test {
@@ -310,6 +311,10 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   }
   if (o.mixer == TinyOptions::Mixer::kCompressed) {
     AddCompressed(o, *this, add);
+    return;
+  }
+  if (o.mixer == TinyOptions::Mixer::kGatedStreams) {
+    AddGatedStreams(o, *this, add);
     return;
   }
   const int64_t q = o.heads * (o.kv_rank != 0 ? o.dv : o.head_dim), kv = o.kv_heads * o.head_dim;

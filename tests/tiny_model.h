@@ -67,7 +67,8 @@ struct TinyOptions {
     kWovenDeltaNet,
     kMamba,
     kKimiDelta,  // with two streams
-    kCompressed
+    kCompressed,
+    kGatedStreams  // and attention, as tiny_gated_streams.h has them
   };
   Mixer mixer = Mixer::kAttention;
   bool gated_queries = false;  // attn_q has a gate beside each head's query

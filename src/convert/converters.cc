@@ -50,6 +50,7 @@ namespace lockstep {
   X(Qwen35Moe)                         \
   X(Qwen3Moe)                          \
   X(Qwen3Next)                         \
+  X(Qwen4Exp)                          \
   X(SeedOss)                           \
   X(Smollm3)                           \
   X(Step35)

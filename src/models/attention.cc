@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "ops/gathered_attention.h"
+
 namespace lockstep {
 namespace {
 
@@ -77,6 +79,14 @@ ValueId Gated(Parts& parts, ValueId x, ValueId heads, const AttentionSpec& spec)
   return parts.Apply("heads_gated", each_head ? MakeMulEach() : MakeMul(), {heads, gate});
 }
 
+// operands: query, keys, values [, sinks]
+ValueId Selected(Parts& parts, ValueId x, std::vector<ValueId> operands, const AttentionSettings& settings, const AttentionSpec& spec) {
+  const Selection selection = spec.select(parts, x);
+  operands.insert(operands.begin() + 3, selection.positions);
+  const GatheredAttentionSettings gathered{.attention = settings, .positions_selected = true, .most_rows = selection.most};
+  return parts.Apply("heads", MakeGatheredAttention(gathered), operands);
+}
+
 }  // namespace
 
 ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
@@ -90,7 +100,8 @@ ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   settings.sinks = spec.sinks;
   std::vector<ValueId> operands = {q, state, state + 1};
   if (spec.sinks) operands.push_back(parts.build().Weight({parts.Tensor("attn_sinks")}, {axes.g, axes.r}));
-  ValueId heads = parts.Apply("heads", MakeAttention(settings), operands);
+  ValueId heads = spec.select ? Selected(parts, x, operands, settings, spec)
+                              : parts.Apply("heads", MakeAttention(settings), operands);
   if (spec.gate_in_query) {
     const ValueId gate = parts.Project("gate", x, "", {axes.g, axes.r, axes.dk},
                                        {"attn_q", spec.dk, 2 * axes.q_rows, spec.dk, 2 * spec.dk});

@@ -1,11 +1,18 @@
 // Soft-max attention as a piece of a layer: projections, norms of queries and keys, rope, cache, output projection.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "models/parts.h"
 
 namespace lockstep {
+
+// Positions that a layer sees: [t, n] of MakeSelectKeys, at most `most`; kNoValue: all.
+struct Selection {
+  ValueId positions = kNoValue;
+  int64_t most = 0;
+};
 
 struct AttentionSpec {
   int64_t heads = 0;     // query heads
@@ -24,6 +31,7 @@ struct AttentionSpec {
   bool gate_in_query = false;  // attn_q has for each head its query and then a gate, by whose sigmoid the head's result is multiplied
   bool norm_after_rope = false;      // queries and keys are normed once they are rotated
   bool sinks = false;                // a score of each head that sees nothing: attn_sinks
+  std::function<Selection(Parts& parts, ValueId x)> select;  // null: all positions are seen
   float value_scale = 1;             // of values
   bool keys_as_values = false;       // without attn_v, values are the keys as projected
   bool norm_values = false;          // each head's values, without a weight

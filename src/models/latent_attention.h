@@ -45,12 +45,6 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
 // attention.indexer.head_count, key_length, top_k and kpool. rope: numbers of a key that are rotated.
 IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing, int64_t rope);
 
-// Positions that a layer sees: [t, n] of MakeSelectKeys, at most `most`; kNoValue: all.
-struct Selection {
-  ValueId positions = kNoValue;
-  int64_t most = 0;
-};
-
 // x: [t, k], normed; query_latent: [t, q_rank], x itself where queries have none; result [t, k].
 // Weights: attn_q, or attn_q_a, attn_q_a_norm, attn_q_b; attn_kv_a_mqa, attn_kv_a_norm; attn_k_b and attn_v_b, or attn_kv_b; attn_output.
 ValueId BuildLatentAttention(Parts& parts, ValueId x, ValueId query_latent,

@@ -43,6 +43,7 @@ namespace lockstep {
   X(Qwen35Moe, "qwen35moe")               \
   X(Qwen3Moe, "qwen3moe")                 \
   X(Qwen3Next, "qwen3next")               \
+  X(Qwen4Exp, "qwen4exp")                 \
   X(SeedOss, "seed_oss")                  \
   X(Smollm3, "smollm3")                   \
   X(Step35, "step35")

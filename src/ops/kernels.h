@@ -9,6 +9,7 @@
 #include "ops/argmax.h"
 #include "ops/attention.h"
 #include "ops/causal_conv.h"
+#include "ops/dot_gate.h"
 #include "ops/elementwise.h"
 #include "ops/index_scores.h"
 #include "ops/l2_norm.h"
@@ -51,6 +52,7 @@ namespace lockstep {
   X(attention_spans, AttentionSpans) \
   X(attention_merge, AttentionMerge) \
   X(causal_conv, CausalConv)         \
+  X(dot_rows, DotRows)               \
   X(linear_attention, LinearAttention) \
   X(fold_experts, FoldExperts)       \
   X(matmul, MatMul)                  \

@@ -95,6 +95,8 @@ OperationPtr MakeMulColumns();
 OperationPtr MakeMulHeads();
 // y = x z: each run of the last axis of x times one number of z.
 OperationPtr MakeMulEach();
+// a, b [t, g, k] -> [t, g] (ops/dot_gate.h).
+OperationPtr MakeDotGate(float scale);
 // y = x c
 OperationPtr MakeScale(float factor);
 // y = x (1 + beta log(1 + floor(position / length))): attention temperature by position (Llama 4, Ministral 3)

@@ -10,6 +10,7 @@
 #include "ops/gathered_attention.h"
 #include "ops/head_linear.h"
 #include "ops/hyper_connections.h"
+#include "ops/ngram.h"
 #include "ops/pool_keys.h"
 #include "ops/repeat.h"
 #include "ops/root.h"
@@ -96,6 +97,11 @@ std::vector<OperationRow> Operations() {
       {MakeMulHeads(), {{T, G, R, D}, {G, R}}, {{T, G, R, D}}},
       {MakeMulEach(), {{T, G, R, D}, {T, G, R}}, {{T, G, R, D}}},
       {MakeMulEach(), {rows, {T}}, {rows}},
+      {MakeDotGate(1), {{T, G, K}, {T, G, K}}, {{T, G}}},
+      {MakePreviousTokens(3, 2), {{T}, {past}}, {{T, past}}},
+      {MakeNgramEmbed({{3, 5}, {7, 7, 7}, {0, 7, 14}, 8}),
+       {{T}, {T, {'s', 1}}, {V, D}},
+       {{T, Axis{'r', 3}, D}}},
       {MakeAdd(), {rows, rows}, {rows}},
       {MakeAddBias(), {{T, G, D}, {G, D}}, {{T, G, D}}},
       {MakeMul(), {rows, rows}, {rows}},
@@ -139,7 +145,7 @@ TEST(Operations, WriteStatesOnlyWhereTheyHaveOne) {
     EXPECT_TRUE(state || !row.op->writes_state()) << row.op->name();
   }
   EXPECT_EQ(writers,
-            (std::set<std::string_view>{"causal_conv", "kv_append", "linear_attention"}));
+            (std::set<std::string_view>{"causal_conv", "kv_append", "linear_attention", "previous_tokens"}));
 }
 
 // Runs one step with every member of a team in turn.

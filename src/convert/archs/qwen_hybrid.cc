@@ -100,20 +100,6 @@ std::vector<TensorRule> GroupedDeltaNetTensors() {
           {"linear_attn.out_proj.weight", "ssm_out.weight", nullptr, IsDeltaNet}};
 }
 
-// The shared expert's gate is a row of a matrix in checkpoints.
-Values Flat(const Values& values, const Place&) { return Reshape(values, {values.size()}); }
-
-std::vector<TensorRule> FeedForwardTensors() {
-  return Join(
-      {DenseLayerTensors(),
-       RouterTensors("mlp.gate.weight"),
-       ExpertTensors(kMlpExperts),
-       SharedExpertTensors("mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight",
-                           "mlp.shared_expert.down_proj.weight"),
-       {{"mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", Flat, IsSparse,
-         Stored::kF32}}});
-}
-
 void SetExpertHybridKeys(const Config& config, Keys& keys) {
   SetHybridKeys(config, keys);
   SetMoeKeys(config, keys);
@@ -171,14 +157,31 @@ std::vector<TensorRule> TiledDeltaNetTensors() {
 }
 
 std::vector<TensorRule> HybridLayerTensors() {
-  return {{"input_layernorm.weight", "attn_norm.weight", AddOne},
-          {"post_attention_layernorm.weight", "post_attention_norm.weight", AddOne},
-          {"self_attn.q_proj.*", "attn_q.*", nullptr, IsGatedAttention},
+  return Join({{{"input_layernorm.weight", "attn_norm.weight", AddOne},
+                {"post_attention_layernorm.weight", "post_attention_norm.weight", AddOne}},
+               GatedAttentionTensors()});
+}
+
+std::vector<TensorRule> GatedAttentionTensors() {
+  return {{"self_attn.q_proj.*", "attn_q.*", nullptr, IsGatedAttention},
           {"self_attn.k_proj.*", "attn_k.*", nullptr, IsGatedAttention},
           {"self_attn.v_proj.*", "attn_v.*", nullptr, IsGatedAttention},
           {"self_attn.o_proj.*", "attn_output.*", nullptr, IsGatedAttention},
           {"self_attn.q_norm.weight", "attn_q_norm.weight", AddOne, IsGatedAttention},
           {"self_attn.k_norm.weight", "attn_k_norm.weight", AddOne, IsGatedAttention}};
+}
+
+std::vector<TensorRule> HybridExpertTensors() {
+  // The shared expert's gate is a row of a matrix in checkpoints.
+  const auto flat = [](const Values& values, const Place&) { return Reshape(values, {values.size()}); };
+  return Join(
+      {DenseLayerTensors(),
+       RouterTensors("mlp.gate.weight"),
+       ExpertTensors(kMlpExperts),
+       SharedExpertTensors("mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight",
+                           "mlp.shared_expert.down_proj.weight"),
+       {{"mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", flat, IsSparse,
+         Stored::kF32}}});
 }
 
 std::vector<TensorRule> HybridModelTensors() {
@@ -197,7 +200,7 @@ Converter ConvertQwen3Next() {
       .defaults = R"({"norm_topk_prob": true})",
       .keys = SetExpertHybridKeys,
       .model_tensors = HybridModelTensors(),
-      .layer_tensors = Join({HybridLayerTensors(), GroupedDeltaNetTensors(), FeedForwardTensors()}),
+      .layer_tensors = Join({HybridLayerTensors(), GroupedDeltaNetTensors(), HybridExpertTensors()}),
       .layers = BlocksWithNextToken,
       .layer_name = MtpLayerName,
       .more = EmitNextToken};
@@ -223,7 +226,7 @@ Converter ConvertQwen35Moe() {
       .defaults = R"({"norm_topk_prob": true})",
       .keys = SetExpertHybridKeys,
       .model_tensors = HybridModelTensors(),
-      .layer_tensors = Join({HybridLayerTensors(), TiledDeltaNetTensors(), FeedForwardTensors()}),
+      .layer_tensors = Join({HybridLayerTensors(), TiledDeltaNetTensors(), HybridExpertTensors()}),
       .layers = BlocksWithNextToken,
       .layer_name = MtpLayerName,
       .more = EmitNextToken};

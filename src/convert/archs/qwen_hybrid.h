@@ -14,6 +14,10 @@ bool IsGatedAttention(const Place& place);
 std::vector<TensorRule> TiledDeltaNetTensors();
 // Norms that are stored less 1, and attention with its norms; in layers after the last they are those of the block that predicts further ahead.
 std::vector<TensorRule> HybridLayerTensors();
+// The attention alone.
+std::vector<TensorRule> GatedAttentionTensors();
+// Router, experts, and the expert that every token sees with its gate; a feed-forward where a layer is dense.
+std::vector<TensorRule> HybridExpertTensors();
 std::vector<TensorRule> HybridModelTensors();
 
 }  // namespace lockstep
