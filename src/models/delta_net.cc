@@ -45,11 +45,13 @@ Projections Project(Parts& parts, ValueId x, const DeltaNetSpec& spec) {
   const Sizes n(spec);
   Projections p{};
   if (parts.Has("ssm_in")) {
-    const int64_t v_rows = n.per_key * spec.dv, stride = 2 * spec.dk + 2 * v_rows, rows = stride * spec.key_heads;
+    const int64_t v_rows = n.per_key * spec.dv, stride = 2 * spec.dk + 2 * v_rows,
+                  rows = stride * spec.key_heads;
     p.q = parts.Project("q", x, "", {n.g, n.dk}, {"ssm_in", 0, rows, spec.dk, stride});
     p.k = parts.Project("k", x, "", {n.g, n.dk}, {"ssm_in", spec.dk, rows, spec.dk, stride});
     p.v = parts.Project("v", x, "", n.Values(), {"ssm_in", 2 * spec.dk, rows, v_rows, stride});
-    p.z = parts.Project("z", x, "", n.Values(), {"ssm_in", 2 * spec.dk + v_rows, rows, v_rows, stride});
+    p.z = parts.Project("z", x, "", n.Values(),
+                        {"ssm_in", 2 * spec.dk + v_rows, rows, v_rows, stride});
   } else {
     const int64_t rows = 2 * n.keys + n.values;
     p.q = parts.Project("q", x, "", {n.g, n.dk}, {"attn_qkv", 0, rows});
@@ -60,7 +62,8 @@ Projections Project(Parts& parts, ValueId x, const DeltaNetSpec& spec) {
   if (parts.Has("ssm_ba")) {
     const int64_t rows = 2 * spec.value_heads;
     p.beta = parts.Project("b", x, "", n.heads, {"ssm_ba", 0, rows, n.per_key, 2 * n.per_key});
-    p.alpha = parts.Project("a", x, "", n.heads, {"ssm_ba", n.per_key, rows, n.per_key, 2 * n.per_key});
+    p.alpha =
+        parts.Project("a", x, "", n.heads, {"ssm_ba", n.per_key, rows, n.per_key, 2 * n.per_key});
   } else {
     p.beta = parts.Project("b", x, "ssm_beta", n.heads);
     p.alpha = parts.Project("a", x, "ssm_alpha", n.heads);
@@ -72,9 +75,11 @@ Projections Project(Parts& parts, ValueId x, const DeltaNetSpec& spec) {
 ValueId Decay(Parts& parts, ValueId alpha, const Sizes& n) {
   GraphBuilder& build = parts.build();
   const Shape heads = ShapeOf(n.heads);
-  ValueId step = parts.Apply("dt", MakeAddBias(), {alpha, build.Weight({parts.Tensor("ssm_dt", "bias")}, heads)});
+  ValueId step = parts.Apply("dt", MakeAddBias(),
+                             {alpha, build.Weight({parts.Tensor("ssm_dt", "bias")}, heads)});
   step = parts.Apply("dt_positive", MakeActivate(Activation::kSoftplus), {step});
-  step = parts.Apply("decay_log", MakeMulColumns(), {step, build.Weight({parts.BareTensor("ssm_a")}, heads)});
+  step = parts.Apply("decay_log", MakeMulColumns(),
+                     {step, build.Weight({parts.BareTensor("ssm_a")}, heads)});
   return parts.Apply("decay", MakeActivate(Activation::kExp), {step});
 }
 
@@ -89,14 +94,17 @@ DeltaNetSpec ReadDeltaNetSpec(const ModelSource& source) {
   const int64_t inner = source.Count("ssm.inner_size");
   if (spec.value_heads % spec.key_heads != 0) {
     source.Refuse("ssm.time_step_rank",
-                  fmt::format("expected a multiple of the {} key heads, found {}", spec.key_heads, spec.value_heads));
+                  fmt::format("expected a multiple of the {} key heads, found {}", spec.key_heads,
+                              spec.value_heads));
   }
   if (inner % spec.value_heads != 0) {
-    source.Refuse("ssm.inner_size", fmt::format("expected a multiple of the {} heads, found {}", spec.value_heads, inner));
+    source.Refuse("ssm.inner_size", fmt::format("expected a multiple of the {} heads, found {}",
+                                                spec.value_heads, inner));
   }
   spec.dv = inner / spec.value_heads;
   if (spec.dk > kMostStateWidth || spec.dv > kMostStateWidth) {
-    source.Refuse("ssm.state_size", fmt::format("expected at most {} a head, found {} and {}", kMostStateWidth, spec.dk, spec.dv));
+    source.Refuse("ssm.state_size", fmt::format("expected at most {} a head, found {} and {}",
+                                                kMostStateWidth, spec.dk, spec.dv));
   }
   return spec;
 }
@@ -109,7 +117,8 @@ std::vector<bool> ReadRecurrentLayers(const ModelSource& source, size_t layers) 
     const auto flags = source.metadata().RequiredArray<bool>(key, GgufLength::Exactly(blocks));
     return {flags.begin(), flags.begin() + static_cast<int64_t>(layers)};
   }
-  const auto interval = static_cast<size_t>(source.OptionalCount("full_attention_interval").value_or(4));
+  const auto interval =
+      static_cast<size_t>(source.OptionalCount("full_attention_interval").value_or(4));
   std::vector<bool> recurrent;
   for (size_t i = 0; i < layers; ++i) recurrent.push_back((i + 1) % interval != 0);
   return recurrent;
@@ -132,9 +141,11 @@ ValueId BuildDeltaNet(Parts& parts, ValueId x, const DeltaNetSpec& spec) {
   settings.dk = spec.dk, settings.dv = spec.dv;
   settings.tiled = spec.tiled;
   settings.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(spec.dk)));
-  const ValueId state = parts.build().RecurrentState("state", {n.heads[0], n.heads[1], n.dk, n.dv},
-                                                     LinearAttentionLogRow(settings, n.heads[0], n.heads[1]));
-  ValueId heads = parts.Apply("heads", MakeLinearAttention(settings), {q, k, v, decay, beta, state});
+  const ValueId state =
+      parts.build().RecurrentState("state", {n.heads[0], n.heads[1], n.dk, n.dv},
+                                   LinearAttentionLogRow(settings, n.heads[0], n.heads[1]));
+  ValueId heads =
+      parts.Apply("heads", MakeLinearAttention(settings), {q, k, v, decay, beta, state});
   heads = parts.Norm("heads_norm", heads, "ssm_norm", {n.dv});
   heads = parts.Apply("heads_gated", MakeActivateGated({spec.output_gate}), {p.z, heads});
   return parts.ProjectBack("mixed", heads, "ssm_out", n.Values(), spec.dv);

@@ -8,8 +8,9 @@ namespace lockstep {
 struct DeltaNetSpec {
   int64_t key_heads = 0, value_heads = 0;  // the latter a multiple of the former
   int64_t dk = 0, dv = 0;
-  int64_t taps = 0;    // of the convolution
-  bool tiled = false;  // the file's value heads: head h has key head h mod key_heads, instead of h / (value_heads / key_heads)
+  int64_t taps = 0;  // of the convolution
+  bool tiled =
+      false;  // the file's value heads: head h has key head h mod key_heads, instead of h / (value_heads / key_heads)
   Activation output_gate = Activation::kSilu;
 };
 
@@ -25,7 +26,8 @@ struct KimiDeltaSpec {
   int64_t heads = 0;
   int64_t d = 0;     // of keys and values, and rank of both gates
   int64_t taps = 0;  // of the convolutions
-  float lower_bound = 0;  // of the decay's logarithm, below 0: bound sigmoid(A y) takes the place of -A softplus(y); 0: none
+  float lower_bound =
+      0;  // of the decay's logarithm, below 0: bound sigmoid(A y) takes the place of -A softplus(y); 0: none
 };
 
 // kda.head_count (attention.head_count without it), kda.head_dim, kda.lower_bound, ssm.conv_kernel.

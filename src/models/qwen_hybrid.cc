@@ -14,7 +14,10 @@ DecoderSpec ReadHybridSpec(const ModelSource& source, bool tiled) {
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     spec.layers[i].attention.qk_norm = AttentionSpec::QkNorm::kHead;
     spec.layers[i].attention.gate_in_query = true;
-    if (recurrent[i]) spec.layers[i].mixer = [delta](Parts& parts, ValueId x) { return BuildDeltaNet(parts, x, delta); };
+    if (recurrent[i])
+      spec.layers[i].mixer = [delta](Parts& parts, ValueId x) {
+        return BuildDeltaNet(parts, x, delta);
+      };
   }
   return spec;
 }
@@ -35,6 +38,8 @@ Graph BuildQwen3Next(const ModelSource& source) {
 Graph BuildQwen35Moe(const ModelSource& source) {
   return BuildDecoder(source, WithExperts(source, ReadHybridSpec(source, true)));
 }
-Graph BuildQwen35(const ModelSource& source) { return BuildDecoder(source, ReadHybridSpec(source, true)); }
+Graph BuildQwen35(const ModelSource& source) {
+  return BuildDecoder(source, ReadHybridSpec(source, true));
+}
 
 }  // namespace lockstep

@@ -16,15 +16,19 @@ ValueId BuildConv(Parts& parts, std::string_view name, ValueId x, const ConvSpec
   settings.activation = spec.activation;
   settings.dilation = spec.dilation;
   GraphBuilder& build = parts.build();
-  std::vector<ValueId> inputs{x, build.Weight({parts.Tensor(spec.tensor), spec.row, spec.rows}, filters)};
-  if (settings.bias) inputs.push_back(build.Weight({parts.Tensor(spec.tensor, "bias"), spec.row, spec.rows}, channels));
+  std::vector<ValueId> inputs{
+      x, build.Weight({parts.Tensor(spec.tensor), spec.row, spec.rows}, filters)};
+  if (settings.bias)
+    inputs.push_back(
+        build.Weight({parts.Tensor(spec.tensor, "bias"), spec.row, spec.rows}, channels));
   inputs.push_back(build.RecurrentState(name, past, channels));
   return parts.Apply(name, MakeCausalConv(settings), std::move(inputs));
 }
 
 int64_t ReadConvTaps(const ModelSource& source, std::string_view key) {
   const int64_t taps = source.Count(key);
-  if (taps > kMostConvTaps) source.Refuse(key, fmt::format("expected at most {}, found {}", kMostConvTaps, taps));
+  if (taps > kMostConvTaps)
+    source.Refuse(key, fmt::format("expected at most {}, found {}", kMostConvTaps, taps));
   return taps;
 }
 

@@ -8,11 +8,11 @@
 namespace lockstep {
 
 struct ConvSpec {
-  std::string_view tensor;   // of the layer, [channels, taps]
-  int64_t row = 0;           // first of this convolution's channels in it
-  int64_t rows = 0;          // channels of the whole tensor, 0: as many as x has
+  std::string_view tensor;  // of the layer, [channels, taps]
+  int64_t row = 0;          // first of this convolution's channels in it
+  int64_t rows = 0;         // channels of the whole tensor, 0: as many as x has
   int64_t taps = 0;
-  int64_t dilation = 1;      // rows from tap to tap
+  int64_t dilation = 1;  // rows from tap to tap
   std::optional<Activation> activation;
 };
 
