@@ -19,13 +19,20 @@ namespace lockstep {
 static_assert(std::endian::native == std::endian::little,
               "blocks are read as little-endian structs");
 
+struct FitInput;
+// Sets `fit`, and `encode` where the format has no faster one (formats/fit.h).
+template <typename Codec>
+constexpr void AddFit(Format& format);
+
 // A format from a description of its block,
 //   struct Q4_0 {
 //     struct Block {...};  // as in the file, without padding
 //     static constexpr int kBlock = 32, kGroup = 32;
 //     static constexpr bool kHasMin = false;
 //     static void Integers(const Block&, int8_t* codes, float* scales, float* mins);
-//     static Block Encode(const float* x);  // optional
+//     static Block Encode(const float* x);     // optional
+//     static Block Fit(const FitInput& input);  // optional, see formats/fit.h
+//     static constexpr bool kNeedsImportance = true;  // optional
 //   };
 template <typename Codec>
 constexpr Format BlockFormat(std::string_view name, uint32_t id) {
@@ -63,6 +70,9 @@ constexpr Format BlockFormat(std::string_view name, uint32_t id) {
         std::memcpy(out, &block, sizeof(Block));
       }
     };
+  }
+  if constexpr (requires(const FitInput& input) { Codec::Fit(input); }) {
+    AddFit<Codec>(format);
   }
   return format;
 }

@@ -1,7 +1,7 @@
 // Non-linear 4-bit codes: the tables behind IQ4_NL, IQ4_XS, MXFP4 and NVFP4.
 #pragma once
 
-#include "formats/block.h"
+#include "formats/fit.h"
 
 namespace lockstep {
 
@@ -21,6 +21,17 @@ inline int8_t NearestIndex(const int8_t* ascending, int size, float v) {
     index += v > static_cast<float>(ascending[i] + ascending[i + 1]) * 0.5f;
   }
   return static_cast<int8_t>(index);
+}
+
+// Index in kIq4Values and value nearest to x * inverse: the Nearest of IQ4_NL and IQ4_XS. x, codes:
+// [32]
+inline void NearestIq4(const float* x, float inverse, int8_t* codes) {
+  for (int i = 0; i < 32; ++i) codes[i] = kIq4Values[NearestIndex(kIq4Values, 16, x[i] * inverse)];
+}
+
+// The inverse of MapCodes for kIq4Values. codes: [n]
+inline void Iq4Indices(const int8_t* codes, int n, int8_t* indices) {
+  for (int i = 0; i < n; ++i) indices[i] = NearestIndex(kIq4Values, 16, codes[i]);
 }
 
 // The 4-bit code of the E2M1 number nearest to v / 2.

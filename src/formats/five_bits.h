@@ -1,7 +1,7 @@
 // The packing of Q5_0 and Q5_1: low nibbles as in Q4_0, and a word with the fifth bits.
 #pragma once
 
-#include "formats/block.h"
+#include "formats/fit.h"
 
 namespace lockstep {
 

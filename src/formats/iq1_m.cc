@@ -1,6 +1,6 @@
 // IQ1_M: 256 weights in eights of an 11-bit grid index and a shift of +-1/8; each 16 have a 3-bit
 // scale, times one f16.
-#include "formats/iq_grids.h"
+#include "formats/grid_search.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +27,39 @@ struct IQ1_M {
     for (int k = 0; k < 32; ++k) {
       ShiftedEighths(kIq1Grid[block.qs[k] | (high[k] & 7) << 8], high[k] & 8, codes + 8 * k);
     }
+  }
+
+  static constexpr bool kNeedsImportance = true;
+  static constexpr SearchRange kSearch = {9, 1.0f, 3.4f, 30};
+  static constexpr int kLow = 0, kHigh = 7, kFull = 7;
+  static constexpr float kStep = 0.25f, kOffset = 0.125f;
+  static constexpr float kStarts[] = {0.8f, 1.0f, 1.2f};
+  static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
+    for (int k = 0; k < kGroup; k += 8) {
+      int8_t down[8];
+      const float up_error = NearestShifted<8>(x + k, w + k, inverse, 1, codes + k);
+      if (NearestShifted<8>(x + k, w + k, inverse, -1, down) < up_error) {
+        std::copy_n(down, 8, codes + k);
+      }
+    }
+  }
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitLeveled<IQ1_M>(input);
+    Block block;
+    int8_t high[32];
+    for (int k = 0; k < 32; ++k) {
+      const ShiftedEntry entry = FindShifted(fit.codes + 8 * k);
+      block.qs[k] = static_cast<uint8_t>(entry.index);
+      high[k] = static_cast<int8_t>(entry.index >> 8 | (entry.down ? 8 : 0));
+    }
+    Pack<4, 1>(high, 16, block.qh);
+    for (int k = 0; k < 4; ++k) {
+      int bits = (fit.d >> 4 * k & 0xF) << 12;
+      for (int g = 0; g < 4; ++g) bits |= fit.levels[4 * k + g] << 3 * g;
+      block.scales[k] = static_cast<uint16_t>(bits);
+    }
+    return block;
   }
 };
 

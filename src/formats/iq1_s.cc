@@ -1,6 +1,6 @@
 // IQ1_S: 256 weights in eights of an 11-bit grid index; each 32 have a 3-bit scale and a shift of
 // +-1/8, times one f16.
-#include "formats/iq_grids.h"
+#include "formats/grid_search.h"
 
 namespace lockstep {
 namespace {
@@ -25,6 +25,36 @@ struct IQ1_S {
         ShiftedEighths(kIq1Grid[index], high & 0x8000, codes);
       }
     }
+  }
+
+  static constexpr bool kNeedsImportance = true;
+  static constexpr SearchRange kSearch = {9, 1.0f, 3.4f, 30};
+  static constexpr int kLow = 0, kHigh = 7, kFull = 7;
+  static constexpr float kStep = 0.25f, kOffset = 0.125f;
+  static constexpr float kStarts[] = {0.8f, 1.0f, 1.2f};
+  static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
+    int8_t down[kGroup];
+    const float up_error = NearestShifted<kGroup>(x, w, inverse, 1, codes);
+    if (NearestShifted<kGroup>(x, w, inverse, -1, down) < up_error) {
+      std::copy_n(down, kGroup, codes);
+    }
+  }
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitLeveled<IQ1_S>(input);
+    Block block;
+    block.d = fit.d;
+    for (int g = 0; g < 8; ++g) {
+      int high = fit.levels[g] << 12;
+      for (int k = 0; k < 4; ++k) {
+        const ShiftedEntry entry = FindShifted(fit.codes + 8 * (4 * g + k));
+        block.qs[4 * g + k] = static_cast<uint8_t>(entry.index);
+        high |= entry.index >> 8 << 3 * k;
+        if (entry.down) high |= 0x8000;
+      }
+      block.qh[g] = static_cast<uint16_t>(high);
+    }
+    return block;
   }
 };
 

@@ -1,6 +1,6 @@
 // IQ2_S: 256 weights in eights of a 10-bit grid index and 8 sign bits; each 16 have a 4-bit scale,
 // times one f16.
-#include "formats/iq_grids.h"
+#include "formats/grid_search.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +24,34 @@ struct IQ2_S {
       ApplySigns(kIq2SGrid[block.qs[k] | high[k] << 8].data(), block.signs[k], codes + 8 * k);
     }
     HalfStepScales(F16ToF32(block.d), block.scales, scales);
+  }
+
+  static constexpr bool kNeedsImportance = true;
+  static constexpr SearchRange kSearch = {43, 0.75f, 1.3f, 17};
+  static constexpr int kLow = 0, kHigh = 15, kFull = 15;
+  static constexpr float kStep = 0.25f, kOffset = 0.125f;
+  static constexpr float kStarts[] = {0.9f, 1.0f, 1.1f};
+  static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
+    NearestEntries<8, kGroup>(Iq2SSearch(), x, w, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    float magnitudes[kBlock];
+    uint8_t signs[32];
+    SplitSigns(input.x, input.w, SignSet::kAll, magnitudes, signs);
+    const auto fit = FitLeveled<IQ2_S>({magnitudes, input.w, input.exponent});
+    Block block;
+    block.d = fit.d;
+    int8_t high[32];
+    for (int k = 0; k < 32; ++k) {
+      const int index = Iq2SSearch().Index(fit.codes + 8 * k);
+      block.qs[k] = static_cast<uint8_t>(index);
+      high[k] = static_cast<int8_t>(index >> 8);
+    }
+    std::copy_n(signs, 32, block.signs);
+    Pack<2, 1>(high, 8, block.qh);
+    Pack<4, 1>(fit.levels, 8, block.scales);
+    return block;
   }
 };
 

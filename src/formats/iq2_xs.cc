@@ -1,6 +1,6 @@
 // IQ2_XS: 256 weights in eights of a 9-bit grid index and 7 sign bits; each 16 have a 4-bit scale,
 // times one f16.
-#include "formats/iq_grids.h"
+#include "formats/grid_search.h"
 
 namespace lockstep {
 namespace {
@@ -21,6 +21,30 @@ struct IQ2_XS {
       ApplySigns(kIq2XsGrid[q & 0x1FF].data(), EvenSigns(q >> 9), codes + 8 * k);
     }
     HalfStepScales(F16ToF32(block.d), block.scales, scales);
+  }
+
+  static constexpr bool kNeedsImportance = true;
+  static constexpr SearchRange kSearch = {43, 0.75f, 1.3f, 17};
+  static constexpr int kLow = 0, kHigh = 15, kFull = 15;
+  static constexpr float kStep = 0.25f, kOffset = 0.125f;
+  static constexpr float kStarts[] = {0.9f, 1.0f, 1.1f};
+  static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
+    NearestEntries<8, kGroup>(Iq2XsSearch(), x, w, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    float magnitudes[kBlock];
+    uint8_t signs[32];
+    SplitSigns(input.x, input.w, SignSet::kEven, magnitudes, signs);
+    const auto fit = FitLeveled<IQ2_XS>({magnitudes, input.w, input.exponent});
+    Block block;
+    block.d = fit.d;
+    for (int k = 0; k < 32; ++k) {
+      const int index = Iq2XsSearch().Index(fit.codes + 8 * k);
+      block.qs[k] = static_cast<uint16_t>(index | (signs[k] & 0x7F) << 9);
+    }
+    Pack<4, 1>(fit.levels, 8, block.scales);
+    return block;
   }
 };
 

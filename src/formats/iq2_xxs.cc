@@ -1,6 +1,6 @@
 // IQ2_XXS: 256 weights in eights of an 8-bit grid index and 7 sign bits; each 32 have a 4-bit
 // scale, times one f16.
-#include "formats/iq_grids.h"
+#include "formats/grid_search.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +27,34 @@ struct IQ2_XXS {
         ApplySigns(kIq2XxsGrid[block.groups[g].index[k]].data(), EvenSigns(signs >> 7 * k), codes);
       }
     }
+  }
+
+  static constexpr bool kNeedsImportance = true;
+  static constexpr SearchRange kSearch = {43, 0.75f, 1.3f, 17};
+  static constexpr int kLow = 0, kHigh = 15, kFull = 15;
+  static constexpr float kStep = 0.25f, kOffset = 0.125f;
+  static constexpr float kStarts[] = {0.9f, 1.0f, 1.1f};
+  static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
+    NearestEntries<8, kGroup>(Iq2XxsSearch(), x, w, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    float magnitudes[kBlock];
+    uint8_t signs[32];
+    SplitSigns(input.x, input.w, SignSet::kEven, magnitudes, signs);
+    const auto fit = FitLeveled<IQ2_XXS>({magnitudes, input.w, input.exponent});
+    Block block;
+    block.d = fit.d;
+    for (int g = 0; g < 8; ++g) {
+      auto packed = static_cast<uint32_t>(fit.levels[g]) << 28;
+      for (int k = 0; k < 4; ++k) {
+        const int at = 4 * g + k;
+        block.groups[g].index[k] = static_cast<uint8_t>(Iq2XxsSearch().Index(fit.codes + 8 * at));
+        packed |= static_cast<uint32_t>(signs[at] & 0x7F) << 7 * k;
+      }
+      std::memcpy(block.groups[g].signs, &packed, sizeof(packed));
+    }
+    return block;
   }
 };
 

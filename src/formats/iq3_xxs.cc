@@ -1,6 +1,6 @@
 // IQ3_XXS: 256 weights in fours of an 8-bit grid index and eights of 7 sign bits; each 32 have a
 // 4-bit scale, times one f16.
-#include "formats/iq_grids.h"
+#include "formats/grid_search.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +26,34 @@ struct IQ3_XXS {
         SignedPair(kIq3XxsGrid[index[0]], kIq3XxsGrid[index[1]], EvenSigns(signs >> 7 * k), codes);
       }
     }
+  }
+
+  static constexpr SearchRange kSearch = {62, 0.8f, 1.25f, 17};
+  static constexpr int kLow = 0, kHigh = 15, kFull = 15;
+  static constexpr float kStep = 0.5f, kOffset = 0.25f;
+  static constexpr float kStarts[] = {0.9f, 1.0f, 1.1f};
+  static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
+    NearestEntries<4, kGroup>(Iq3XxsSearch(), x, w, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    float magnitudes[kBlock];
+    uint8_t signs[32];
+    SplitSigns(input.x, input.w, SignSet::kEven, magnitudes, signs);
+    const auto fit = FitLeveled<IQ3_XXS>({magnitudes, input.w, input.exponent});
+    Block block;
+    block.d = fit.d;
+    for (int k = 0; k < 64; ++k) {
+      block.qs[k] = static_cast<uint8_t>(Iq3XxsSearch().Index(fit.codes + 4 * k));
+    }
+    for (int g = 0; g < 8; ++g) {
+      auto packed = static_cast<uint32_t>(fit.levels[g]) << 28;
+      for (int k = 0; k < 4; ++k) {
+        packed |= static_cast<uint32_t>(signs[4 * g + k] & 0x7F) << 7 * k;
+      }
+      std::memcpy(block.signs[g], &packed, sizeof(packed));
+    }
+    return block;
   }
 };
 

@@ -30,6 +30,21 @@ struct IQ4_NL {
     Pack<4, 16>(codes, 16, block.qs);
     return block;
   }
+
+  static constexpr SearchRange kSearch = {-127, 0.8f, 1.2f, 25};
+  static void Nearest(const float* x, const float*, float inverse, int8_t* codes) {
+    NearestIq4(x, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitSingle<IQ4_NL>(input);
+    Block block;
+    block.d = fit.d;
+    int8_t indices[kBlock];
+    Iq4Indices(fit.codes, kBlock, indices);
+    Pack<4, 16>(indices, 16, block.qs);
+    return block;
+  }
 };
 
 }  // namespace

@@ -24,4 +24,14 @@ inline void SuperScales(uint16_t d, uint16_t dmin, const uint8_t* packed, float*
   }
 }
 
+// The inverse for the levels: scales, mins: [8], 0 .. 63; packed: [12], out.
+inline void PackSuperScales(const int8_t* scales, const int8_t* mins, uint8_t* packed) {
+  for (int g = 0; g < 4; ++g) {
+    const int high_scale = scales[4 + g], high_min = mins[4 + g];
+    packed[g] = static_cast<uint8_t>(scales[g] | high_scale >> 4 << 6);
+    packed[4 + g] = static_cast<uint8_t>(mins[g] | high_min >> 4 << 6);
+    packed[8 + g] = static_cast<uint8_t>((high_scale & 0x0F) | (high_min & 0x0F) << 4);
+  }
+}
+
 }  // namespace lockstep

@@ -38,6 +38,31 @@ struct MXFP4 {
     Pack<4, 16>(codes, 16, block.qs);
     return block;
   }
+
+  static Block Fit(const FitInput& input) {
+    // The specification's exponent is one of three tried: a power of two more clips nothing, one
+    // less is finer for the rest. From 253 on the largest codes are beyond f32.
+    const int standard = std::clamp(input.exponent + 127 - 2, 1, 251);
+    Block block;
+    float least = FLT_MAX;
+    int8_t best[kBlock] = {};
+    block.e = static_cast<uint8_t>(standard);
+    for (int e = standard - 1; e <= standard + 1; ++e) {
+      const float scale = std::ldexp(HalfScale(static_cast<uint8_t>(e)), -input.exponent);
+      int8_t indices[kBlock], codes[kBlock];
+      for (int i = 0; i < kBlock; ++i) {
+        indices[i] = codes[i] = NearestE2m1(input.x[i] * Inverse(scale));
+      }
+      MapCodes<kBlock>(kE2m1Doubled, codes);
+      const float error = ScaleError<kBlock>(input.x, input.w, codes, scale);
+      if (!(error < least)) continue;
+      least = error;
+      block.e = static_cast<uint8_t>(e);
+      std::copy_n(indices, kBlock, best);
+    }
+    Pack<4, 16>(best, 16, block.qs);
+    return block;
+  }
 };
 
 }  // namespace

@@ -53,6 +53,37 @@ struct NVFP4 {
     Pack<4, 8>(codes, 32, block.qs);
     return block;
   }
+
+  static Block Fit(const FitInput& input) {
+    Block block;
+    int8_t best[kBlock] = {};
+    for (int g = 0; g < 4; ++g) {
+      const float* x = input.x + kGroup * g;
+      const float* w = input.w + kGroup * g;
+      // From the scale at which the largest weight is clipped to 4, to that at which it is stored
+      // as 4 and not as 6.
+      const float most = std::ldexp(AbsMax(x, kGroup), input.exponent);
+      const int first = NearestScale(most * (1.0f / 9));
+      const int last = NearestScale(most * (1.0f / 3.5f));
+      float least = FLT_MAX;
+      block.d[g] = static_cast<uint8_t>(first);
+      for (int d = first; d <= last; ++d) {
+        const float scale = std::ldexp(HalfScale(static_cast<uint8_t>(d)), -input.exponent);
+        int8_t indices[kGroup], codes[kGroup];
+        for (int i = 0; i < kGroup; ++i) {
+          indices[i] = codes[i] = NearestE2m1(x[i] * Inverse(scale));
+        }
+        MapCodes<kGroup>(kE2m1Doubled, codes);
+        const float error = ScaleError<kGroup>(x, w, codes, scale);
+        if (!(error < least)) continue;
+        least = error;
+        block.d[g] = static_cast<uint8_t>(d);
+        std::copy_n(indices, kGroup, best + kGroup * g);
+      }
+    }
+    Pack<4, 8>(best, 32, block.qs);
+    return block;
+  }
 };
 
 }  // namespace

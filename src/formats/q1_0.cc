@@ -1,5 +1,5 @@
 // Q1_0: one bit and an f16 scale for 128 weights: a set bit is plus the scale, a clear one minus.
-#include "formats/block.h"
+#include "formats/fit.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +29,20 @@ struct Q1_0 {
     }
     Block block;
     block.d = F16Nearest(static_cast<float>(sum / kBlock));
+    Pack<1, 1>(bits, 16, block.qs);
+    return block;
+  }
+
+  static Block Fit(const FitInput& input) {
+    double sum = 0, weight = 0;
+    int8_t bits[kBlock];
+    for (int i = 0; i < kBlock; ++i) {
+      sum += static_cast<double>(input.w[i]) * std::abs(input.x[i]);
+      weight += input.w[i];
+      bits[i] = input.x[i] >= 0;
+    }
+    Block block;
+    block.d = input.F16(weight > 0 ? static_cast<float>(sum / weight) : 0);
     Pack<1, 1>(bits, 16, block.qs);
     return block;
   }

@@ -1,6 +1,6 @@
 // Q2_K: 2-bit codes 0 .. 3 for 256 weights; each 16 have a 4-bit scale and minimum, times an f16
 // each.
-#include "formats/block.h"
+#include "formats/fit_affine.h"
 
 namespace lockstep {
 namespace {
@@ -24,6 +24,21 @@ struct Q2_K {
       scales[g] = d * static_cast<float>(block.scales[g] & 0x0F);
       mins[g] = -(dmin * static_cast<float>(block.scales[g] >> 4));
     }
+  }
+
+  static constexpr int kMost = 3;
+  static constexpr int kLevels = 15;
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitAffineLeveled<Q2_K>(input);
+    Block block;
+    block.d = fit.d;
+    block.dmin = fit.dmin;
+    for (int g = 0; g < 16; ++g) {
+      block.scales[g] = static_cast<uint8_t>(fit.scales[g] | fit.mins[g] << 4);
+    }
+    Pack<2, 32>(fit.codes, 64, block.qs);
+    return block;
   }
 };
 

@@ -1,5 +1,5 @@
 // Q4_0: 4-bit codes -8 .. 7 and an f16 scale for 32 weights.
-#include "formats/block.h"
+#include "formats/fit.h"
 
 namespace lockstep {
 namespace {
@@ -28,6 +28,20 @@ struct Q4_0 {
     RoundCodes(x, kBlock, 0, Inverse(F16ToF32(block.d)), -8, 7, codes);
     for (int8_t& code : codes) code += 8;
     Pack<4, 16>(codes, 16, block.qs);
+    return block;
+  }
+
+  static constexpr SearchRange kSearch = {-8, 0.8f, 1.2f, 25};
+  static void Nearest(const float* x, const float*, float inverse, int8_t* codes) {
+    NearestInteger<-8, 7, kGroup>(x, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    auto fit = FitSingle<Q4_0>(input);
+    Block block;
+    block.d = fit.d;
+    for (int8_t& code : fit.codes) code += 8;
+    Pack<4, 16>(fit.codes, 16, block.qs);
     return block;
   }
 };

@@ -1,5 +1,5 @@
 // Q4_1: 4-bit codes 0 .. 15, an f16 scale and an f16 minimum for 32 weights.
-#include "formats/block.h"
+#include "formats/fit_affine.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +30,15 @@ struct Q4_1 {
     int8_t codes[kBlock];
     RoundCodes(x, kBlock, m, Inverse(F16ToF32(block.d)), 0, 15, codes);
     Pack<4, 16>(codes, 16, block.qs);
+    return block;
+  }
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitAffineBlock<kBlock, 15>(input);
+    Block block;
+    block.d = fit.d;
+    block.m = fit.m;
+    Pack<4, 16>(fit.codes, 16, block.qs);
     return block;
   }
 };

@@ -31,6 +31,20 @@ struct Q5_0 {
     PackFiveBits(codes, block.qh, block.qs);
     return block;
   }
+
+  static constexpr SearchRange kSearch = {-16, 0.9f, 1.1f, 25};
+  static void Nearest(const float* x, const float*, float inverse, int8_t* codes) {
+    NearestInteger<-16, 15, kGroup>(x, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    auto fit = FitSingle<Q5_0>(input);
+    Block block;
+    block.d = fit.d;
+    for (int8_t& code : fit.codes) code += 16;
+    PackFiveBits(fit.codes, block.qh, block.qs);
+    return block;
+  }
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Q5_1: 5-bit codes 0 .. 31, an f16 scale and an f16 minimum for 32 weights.
+#include "formats/fit_affine.h"
 #include "formats/five_bits.h"
 
 namespace lockstep {
@@ -31,6 +32,15 @@ struct Q5_1 {
     int8_t codes[kBlock];
     RoundCodes(x, kBlock, m, Inverse(F16ToF32(block.d)), 0, 31, codes);
     PackFiveBits(codes, block.qh, block.qs);
+    return block;
+  }
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitAffineBlock<kBlock, 31>(input);
+    Block block;
+    block.d = fit.d;
+    block.m = fit.m;
+    PackFiveBits(fit.codes, block.qh, block.qs);
     return block;
   }
 };

@@ -1,6 +1,6 @@
 // Q5_K: 5-bit codes 0 .. 31 for 256 weights; each 32 have a 6-bit scale and minimum, times an f16
 // each.
-#include "formats/block.h"
+#include "formats/fit_affine.h"
 #include "formats/k_scales.h"
 
 namespace lockstep {
@@ -24,6 +24,22 @@ struct Q5_K {
     Unpack<1, 32>(block.qh, 32, high);
     for (int i = 0; i < kBlock; ++i) codes[i] |= static_cast<int8_t>(high[i] << 4);
     SuperScales(block.d, block.dmin, block.scales, scales, mins);
+  }
+
+  static constexpr int kMost = 31;
+  static constexpr int kLevels = 63;
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitAffineLeveled<Q5_K>(input);
+    Block block;
+    block.d = fit.d;
+    block.dmin = fit.dmin;
+    PackSuperScales(fit.scales, fit.mins, block.scales);
+    int8_t high[kBlock];
+    for (int i = 0; i < kBlock; ++i) high[i] = static_cast<int8_t>(fit.codes[i] >> 4);
+    Pack<4, 32>(fit.codes, 128, block.qs);
+    Pack<1, 32>(high, 32, block.qh);
+    return block;
   }
 };
 

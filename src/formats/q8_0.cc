@@ -1,5 +1,5 @@
 // Q8_0: 8-bit codes and an f16 scale for 32 weights.
-#include "formats/block.h"
+#include "formats/fit.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +22,19 @@ struct Q8_0 {
     Block block;
     block.d = F16AtLeast(AbsMax(x, kBlock) / 127);
     RoundCodes(x, kBlock, 0, Inverse(F16ToF32(block.d)), -127, 127, block.qs);
+    return block;
+  }
+
+  static constexpr SearchRange kSearch = {127, 0.99f, 1.01f, 9};
+  static void Nearest(const float* x, const float*, float inverse, int8_t* codes) {
+    NearestInteger<-127, 127, kGroup>(x, inverse, codes);
+  }
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitSingle<Q8_0>(input);
+    Block block;
+    block.d = fit.d;
+    std::copy_n(fit.codes, kBlock, block.qs);
     return block;
   }
 };

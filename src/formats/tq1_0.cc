@@ -1,5 +1,5 @@
 // TQ1_0: ternary codes -1 0 1 and an f16 scale for 256 weights, five to a byte.
-#include "formats/block.h"
+#include "formats/ternary.h"
 
 namespace lockstep {
 namespace {
@@ -48,6 +48,16 @@ struct TQ1_0 {
     PackDigits(codes, 32, 5, block.qs);
     PackDigits(codes + 160, 16, 5, block.qs + 32);
     PackDigits(codes + 240, 4, 4, block.qh);
+    return block;
+  }
+
+  static Block Fit(const FitInput& input) {
+    const auto fit = FitTernary<TQ1_0>(input);
+    Block block;
+    block.d = fit.d;
+    PackDigits(fit.codes, 32, 5, block.qs);
+    PackDigits(fit.codes + 160, 16, 5, block.qs + 32);
+    PackDigits(fit.codes + 240, 4, 4, block.qh);
     return block;
   }
 };

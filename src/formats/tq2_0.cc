@@ -1,6 +1,6 @@
 // TQ2_0: ternary codes -1 0 1 and an f16 scale for 256 weights, four to a byte; the fourth bit
 // pattern is code 2.
-#include "formats/block.h"
+#include "formats/ternary.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +27,15 @@ struct TQ2_0 {
     RoundCodes(x, kBlock, 0, Inverse(F16ToF32(block.d)), -1, 1, codes);
     for (int8_t& code : codes) code += 1;
     Pack<2, 32>(codes, 64, block.qs);
+    return block;
+  }
+
+  static Block Fit(const FitInput& input) {
+    auto fit = FitTernary<TQ2_0>(input);
+    Block block;
+    block.d = fit.d;
+    for (int8_t& code : fit.codes) code += 1;
+    Pack<2, 32>(fit.codes, 64, block.qs);
     return block;
   }
 };
