@@ -35,10 +35,13 @@ const Command* FindCommand(std::string_view name);
 int RunBench(const OptionValues& options, Positional positional);
 int RunChat(const OptionValues& options, Positional positional);
 int RunConvert(const OptionValues& options, Positional positional);
+int RunImatrix(const OptionValues& options, Positional positional);
 int RunInspect(const OptionValues& options, Positional positional);
 int RunLogits(const OptionValues& options, Positional positional);
 int RunPpl(const OptionValues& options, Positional positional);
+int RunQuantize(const OptionValues& options, Positional positional);
 int RunRun(const OptionValues& options, Positional positional);
+int RunSynth(const OptionValues& options, Positional positional);
 int RunTokenize(const OptionValues& options, Positional positional);
 
 // Runs a command line without the program's name and returns the exit code. Throws Error.

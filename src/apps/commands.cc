@@ -66,6 +66,22 @@ constexpr Command kCommands[] = {
      "Vectors, norms and routers "
      "stay f32 whatever the type.",
      1, RunConvert},
+    {Cmd::kQuantize, "write a model in a smaller format", "IN [OUT] TYPE [THREADS] [options]",
+     "TYPE is a mix of llama.cpp, such as Q4_K_M, IQ2_M or Q8_0: which tensor gets which format. "
+     "Formats below three bits want an importance matrix (lockstep imatrix). Prints the error of "
+     "each format's tensors, with --verbosity 4 that of each tensor.",
+     4, RunQuantize},
+    {Cmd::kImatrix, "collect what columns of a model's matrices matter, over a text",
+     "-m FILE -f TEXT -o FILE [options]",
+     "Writes a GGUF file in llama.cpp's form: for each matrix the squares of what its columns are "
+     "multiplied by, and of experts each its own. Without a text, files of --in-file are put "
+     "together.",
+     0, RunImatrix},
+    {Cmd::kSynth, "write a file of true shape with random weights",
+     "--arch NAME --size SIZE -o FILE [--type TYPE]",
+     "For benchmarks and plans: the sizes are those of a published model; a wrong name or size "
+     "lists the known ones.",
+     0, RunSynth},
     {Cmd::kHelp, "explain a command and its options", "[COMMAND]", "", 1, RunHelp},
     {Cmd::kMan, "print the manual page", "", "To read it: lockstep man | man -l -", 0, RunMan},
     {Cmd::kCompletions, "print completions for a shell", "bash|zsh|fish",

@@ -248,7 +248,7 @@ constexpr OptionRow kRows[] = {
     "write the hidden state after every layer too, as hidden.L"},
 {Opt::kMtp, Group::kOutput, {kLogits}, "--mtp", Kind::kSwitch, "", "", "off", "",
     "write the logits of the multi-token prediction block too, as mtp.logits"},
-{Opt::kJson, Group::kOutput, {kTokenize, kInspect, kPlan, kVerify, kBench, kPpl}, "--json",
+{Opt::kJson, Group::kOutput, {kTokenize, kInspect, kPlan, kVerify, kBench, kPpl, kQuantize}, "--json",
     Kind::kSwitch, "", "", "off", "",
     "print JSON"},
 {Opt::kIds, Group::kOutput, {kTokenize}, "--ids", Kind::kSwitch, "", "", "off", "",
@@ -586,7 +586,8 @@ constexpr OptionRow kRows[] = {
     "importance matrix, as written by imatrix"},
 {Opt::kTensorType, Group::kConvert, {kQuantize}, "--tensor-type", Kind::kTexts, "NAME=TYPE", "", "",
     "",
-    "format of the tensors whose name contains NAME; may be repeated"},
+    "format of the tensors in whose name the regular expression NAME is found; the first that is "
+    "found counts; may be repeated"},
 {Opt::kOutputTensorType, Group::kConvert, {kQuantize}, "--output-tensor-type", Kind::kText, "TYPE",
     "", "", "",
     "format of the output matrix"},

@@ -155,12 +155,23 @@ void Executor::RunMember(int member) {
         shared_.bytes(),
         &team_};
     step.op->Run(context);
+    if (observer_) Observe(context, step);
     if (tracing_ && member == 0) {
       const Clock::time_point now = Clock::now();
       step_seconds_[i] += std::chrono::duration<double>(now - start).count();
       start = now;
     }
   }
+}
+
+void Executor::Observe(const StepContext& context, const Step& step) {
+  team_.Barrier();
+  if (context.member == 0) {
+    step.op->ShowMultiplied(context, [&](size_t weight, int64_t expert, std::span<const float> x) {
+      observer_(step.in_values[weight], expert, x);
+    });
+  }
+  team_.Barrier();
 }
 
 std::span<const float> Executor::Result(ValueId value) const {

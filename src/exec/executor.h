@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -48,12 +49,18 @@ class Executor {
   // The name of the first step that met a number that is not finite in this row of the last batch, empty where none did.
   std::string Fault(int64_t row) const;
 
+  // Sees every row x: [k] that a weight is multiplied by, while it is set; expert: 0 where the weight is one matrix. Called by one thread at a
+  // time. Empty: nobody looks.
+  using Observer = std::function<void(ValueId weight, int64_t expert, std::span<const float> x)>;
+  void SetObserver(Observer observer) { observer_ = std::move(observer); }
+
   // Seconds member 0 spent in each step since the start, waiting for others included; filled where tracing is on.
   void SetTracing(bool on) { tracing_ = on; }
   const std::vector<double>& step_seconds() const { return step_seconds_; }
 
  private:
   void RunMember(int member);
+  void Observe(const StepContext& context, const Step& step);
   // Turns the places of a batch into addresses in this rank's pool.
   void PlaceRows(const Batch& batch);
   // Makes the slots of recurrent states ready for the rows in places_, and moves them past the rows.
@@ -79,6 +86,7 @@ class Executor {
   std::vector<const std::byte*> pages_;  // of all sequences, one after the other
   std::vector<AttentionRow> places_, output_places_;
   FaultLog faults_;
+  Observer observer_;
   bool tracing_ = false;
   std::vector<double> step_seconds_;
 };

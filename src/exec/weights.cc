@@ -128,6 +128,27 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
   return {use};
 }
 
+// The sizes of a weight's tensor in a file, fastest first.
+std::vector<uint64_t> FileDims(const Graph& graph, const Node& node, size_t operand) {
+  const OperandKind kind = node.op->operand(operand);
+  const Value& value = graph.value(node.inputs[operand]);
+  const Shape& shape = value.shape;
+  const auto size = [](int64_t n) { return static_cast<uint64_t>(n); };
+  if (kind == OperandKind::kVector) {
+    // Biases of experts have a row each.
+    const bool stacked = shape.rank() == 2 && shape[0].name == 'e';
+    if (stacked) return {size(shape[1].size), size(shape[0].size)};
+    return {size(value.source.file_rows != 0 ? value.source.file_rows : Elements(shape))};
+  }
+  const bool stacked = kind == OperandKind::kExperts;
+  const int64_t count = stacked ? shape[0].size : 1;
+  const int64_t width = stacked ? shape[2].size : RowWidth(graph, node, operand, kind);
+  const WeightRows in_file{{}, value.source, Elements(shape) / count / width, width};
+  const auto [file_rows, file_width] = in_file.file_shape();
+  if (stacked) return {size(file_width), size(file_rows), size(count)};
+  return {size(file_width), size(file_rows)};
+}
+
 // The first of the weights that are not finite, whichever thread finds it.
 class FirstFault {
  public:
@@ -181,6 +202,19 @@ int64_t WeightUse::bytes() const {
     default:
       return 0;
   }
+}
+
+std::vector<ExpectedTensor> ExpectedTensors(const Graph& graph) {
+  std::vector<ExpectedTensor> tensors;
+  std::set<std::string> names;
+  for (const Node& node : graph.nodes) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value& value = graph.value(node.inputs[i]);
+      if (value.kind != Value::Kind::kWeight || !names.insert(value.source.tensor).second) continue;
+      tensors.push_back({value.source.tensor, FileDims(graph, node, i)});
+    }
+  }
+  return tensors;
 }
 
 std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file) {

@@ -42,6 +42,16 @@ struct WeightUse {
 // the shape expected and the shape found.
 std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file);
 
+// A tensor that a file with a graph's weights has.
+struct ExpectedTensor {
+  std::string name;
+  std::vector<uint64_t> dims;  // as in files, fastest first
+};
+
+// The tensors of all weights of the graph, by the order of their first use; where files may hold a weight in several ways, as the graph
+// names it.
+std::vector<ExpectedTensor> ExpectedTensors(const Graph& graph);
+
 // Whether multiplications with a weight take their activations in 8-bit codes: what Program asks.
 std::function<bool(ValueId)> TakesCodes(std::span<const WeightUse> uses);
 

@@ -28,6 +28,7 @@ struct IQ3_XXS {
     }
   }
 
+  static constexpr bool kNeedsImportance = true;
   static constexpr SearchRange kSearch = {62, 0.8f, 1.25f, 17};
   static constexpr int kLow = 0, kHigh = 15, kFull = 15;
   static constexpr float kStep = 0.5f, kOffset = 0.25f;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "ops/multiplied_rows.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +36,17 @@ class HeadLinear final : public Operation {
       task.panel_end = end - head * panels;
       step.kernels.matmul(task);
       first = end;
+    }
+  }
+  // Each head's numbers stand side by side in a row.
+  void ShowMultiplied(const StepContext& step, FunctionRef<MultipliedRowFn> see) const override {
+    const Experts heads = std::get<Experts>(step.in[1]);
+    std::vector<float> buffer;
+    for (int64_t t = 0; t < step.tokens(); ++t) {
+      for (int64_t h = 0; h < std::ssize(heads); ++h) {
+        const int64_t k = heads[static_cast<size_t>(h)].k;
+        see(1, h, MultipliedRow(step.in[0], t, h * k, k, buffer));
+      }
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "ops/moe_routing.h"
+#include "ops/multiplied_rows.h"
 #include "ops/operations.h"
 #include "ops/quantize_row.h"
 
@@ -90,6 +91,8 @@ class MoeStep {
   size_t shared_bytes() const { return shared_bytes_; }
 
   void Run(const StepContext& step);
+  // After Run on all threads: x by expert for gate and up, h for down.
+  void ShowMultiplied(const StepContext& step, FunctionRef<MultipliedRowFn> see);
 
  private:
   void MakeHidden(const StepContext& step) const;
@@ -177,6 +180,22 @@ void MoeStep::Run(const StepContext& step) {
   const WorkRange share = step.Share(n_, kColumnUnit);
   for (int64_t column = share.begin; column < share.end; column += kColumnUnit)
     MakeOutput(step, column / kColumnUnit);
+}
+
+void MoeStep::ShowMultiplied(const StepContext& step, FunctionRef<MultipliedRowFn> see) {
+  if (f_ == 0) return;
+  routing_.Fill(in_.ids.data, in_.weights.data, [](int64_t) {});
+  const size_t up = settings_.gated ? 4 : 3;
+  std::vector<float> buffer;
+  for (int64_t e = 0; e < routing_.experts; ++e) {
+    for (int64_t row = routing_.first_row[e]; row < routing_.first_row[e + 1]; ++row) {
+      const auto x = MultipliedRow(step.in[0], routing_.token[row], 0, in_.up[0].k, buffer);
+      for (size_t weight = 3; weight <= up; ++weight) see(weight, routing_.first_expert + e, x);
+      const auto h = hidden_.coded ? MultipliedRow(hidden_.q, row, 0, f_, buffer)
+                                   : std::span<const float>(hidden_.x + row * f_, static_cast<size_t>(f_));
+      see(up + 1, routing_.first_expert + e, h);
+    }
+  }
 }
 
 void MoeStep::MakeHidden(const StepContext& step) const {
@@ -386,6 +405,10 @@ class MoeFfn final : public Operation {
   void Run(const StepContext& step) const override {
     MoeStep(settings_, part_, step.in, step.tokens(), step.scratch.data(), step.shared.data())
         .Run(step);
+  }
+  void ShowMultiplied(const StepContext& step, FunctionRef<MultipliedRowFn> see) const override {
+    MoeStep(settings_, part_, step.in, step.tokens(), step.scratch.data(), step.shared.data())
+        .ShowMultiplied(step, see);
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/thread_team.h"
 #include "formats/gemm.h"
 #include "ops/attention.h"
@@ -140,6 +141,9 @@ struct SumPart {
   int64_t length = 0;  // numbers of a leaf
 };
 
+// Sees one row x: [k] that a weight was multiplied by. weight: which operand of the operation; expert: 0 where it is one matrix.
+using MultipliedRowFn = void(size_t weight, int64_t expert, std::span<const float> x);
+
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -174,6 +178,9 @@ class Operation {
   virtual size_t shared_bytes(std::span<const Operand>, int64_t) const { return 0; }
   // Does this thread's share.
   virtual void Run(const StepContext& step) const = 0;
+  // Shows every row that a weight of this step was multiplied by, row after row; on one thread, when all have run the step and none has
+  // gone on. Rows in codes are shown as what the codes stand for.
+  virtual void ShowMultiplied(const StepContext& step, FunctionRef<MultipliedRowFn> see) const;
 
  protected:
   // Calls run(token, first column, last column) for this thread's share of [tokens, width].
