@@ -1,8 +1,14 @@
 // The reference checkpoints of ../shared/goldens: one row each, and what is expected of it.
 #pragma once
 
+#include <cstring>
 #include <ostream>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "gguf/safetensors.h"
 
 namespace lockstep::test {
 
@@ -51,7 +57,8 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"glm5-next", true, false, kGoldenTolerance, "hyper_connection.sinkhorn_iterations"},
     {"gpt-oss", true, true, kGoldenTolerance, kNoDenseLayer},
     {"granite", true},
-    {"granite-hybrid", true, true, kGoldenTolerance, "feed_forward_length rope.freq_base rope.dimension_count"},
+    {"granite-hybrid", true, true, kGoldenTolerance,
+     "feed_forward_length rope.freq_base rope.dimension_count"},
     {"hunyuan-dense", true},
     {"hunyuan-moe", true, true, kGoldenTolerance, kNoDenseLayer},
     {"laguna", true},
@@ -64,7 +71,9 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"mimo2-dflash"},
     {"minimax-m2", true, true, kGoldenTolerance, kNoDenseLayer},
     {"mistral3", true},
-    {.name = "mistral4", .supported = true, .idle = "feed_forward_length rope.scaling.yarn_beta_fast"},
+    {.name = "mistral4",
+     .supported = true,
+     .idle = "feed_forward_length rope.scaling.yarn_beta_fast"},
     {"mixtral", true},
     {"muse-glimmer", true},
     {"muse-glimmer-dflash"},
@@ -83,5 +92,34 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"smollm3", true},
     {"step3.5", true},
 };
+
+// The row's name as a test may be called.
+inline std::string TestName(const GoldenRow& row) {
+  std::string name(row.name);
+  std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+  return name;
+}
+
+// Positions of which references keep single rows.
+inline constexpr size_t kReferenceRows[] = {0, 1, 17, 40, 63, 95};
+
+// Those rows of values of all positions. values: [t, width]
+inline std::vector<float> ReferenceRowsOf(std::span<const float> values, size_t width) {
+  std::vector<float> rows;
+  for (size_t row : kReferenceRows) {
+    const auto at = values.subspan(row * width, width);
+    rows.insert(rows.end(), at.begin(), at.end());
+  }
+  return rows;
+}
+
+// A reference tensor's numbers.
+template <typename T>
+std::vector<T> ReadTensor(const Safetensors& set, const std::string& name) {
+  const SafetensorsTensor& tensor = set.Require(name);
+  std::vector<T> values(tensor.data.size() / sizeof(T));
+  std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+  return values;
+}
 
 }  // namespace lockstep::test

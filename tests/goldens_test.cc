@@ -22,15 +22,6 @@ namespace lockstep::test {
 namespace {
 
 constexpr const char* kGoldens = LOCKSTEP_SOURCE_DIR "/../shared/goldens";
-constexpr size_t kHiddenRows[] = {0, 1, 17, 40, 63, 95};
-
-template <typename T>
-std::vector<T> ReadTensor(const Safetensors& set, const std::string& name) {
-  const SafetensorsTensor& tensor = set.Require(name);
-  std::vector<T> values(tensor.data.size() / sizeof(T));
-  std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
-  return values;
-}
 
 std::string FolderOf(const GoldenRow& row) {
   return std::string(kGoldens) + "/" + std::string(row.name);
@@ -73,12 +64,7 @@ TEST_P(Golden, GivesTheReferenceStreamAfterEveryLayer) {
   ASSERT_EQ(result.hidden.size(), layers);
   for (size_t i = 0; i < layers; ++i) {
     const size_t width = result.hidden[i].size() / tokens_.size();
-    std::vector<float> rows;
-    for (size_t row : kHiddenRows) {
-      const auto begin = result.hidden[i].begin() + static_cast<int64_t>(row * width);
-      rows.insert(rows.end(), begin, begin + static_cast<int64_t>(width));
-    }
-    EXPECT_LT(RelativeDifference(rows, ReadTensor<float>(*reference_, fmt::format("hidden.{}", i))),
+    EXPECT_LT(RelativeDifference(ReferenceRowsOf(result.hidden[i], width), ReadTensor<float>(*reference_, fmt::format("hidden.{}", i))),
               GetParam().tolerance)
         << "after layer " << i;
   }
@@ -185,11 +171,7 @@ std::vector<GoldenRow> Supported() {
   return rows;
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Golden, testing::ValuesIn(Supported()), [](const auto& info) {
-  std::string name(info.param.name);
-  std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Golden, testing::ValuesIn(Supported()), [](const auto& info) { return TestName(info.param); });
 
 TEST(GoldenRows, AreThoseOfTheFolder) {
   if (!std::filesystem::exists(kGoldens)) GTEST_SKIP() << kGoldens << " is absent";

@@ -13,6 +13,7 @@
 #include "gguf/temp_folder.h"
 #include "golden_rows.h"
 #include "model_run.h"
+#include "noise.h"
 #include "tensor/half.h"
 #include "text/json_text.h"
 #include "tiny_model.h"
@@ -21,7 +22,6 @@ namespace lockstep::test {
 namespace {
 
 constexpr const char* kKept = LOCKSTEP_SOURCE_DIR "/tests/data/goldens";
-constexpr size_t kRows[] = {0, 1, 17, 40, 63, 95};
 
 // A tensor in the making: as bytes, which the writer's item refers to.
 struct Made {
@@ -42,24 +42,20 @@ void Append(T value, std::vector<std::byte>& bytes) {
 }
 
 // offset + scale sqrt(3) u as bfloat16, u by SplitMix64 from the FNV-1a hash of the name.
-Made Noise(const boost::json::array& row) {
+Made NoiseTensor(const boost::json::array& row) {
   Made made{boost::json::value_to<std::string>(row[0]), "BF16", Dims(row[1]), {}};
   const double scale = row[2].to_number<double>(), offset = row[3].to_number<double>();
-  uint64_t seed = 0xcbf29ce484222325, count = 1;
-  for (unsigned char byte : made.name) seed = (seed ^ byte) * 0x100000001b3;
+  const uint64_t start = NameHash(made.name, 0xcbf29ce484222325);
+  uint64_t count = 1;
   for (uint64_t dim : made.dims) count *= dim;
   for (uint64_t i = 1; i <= count; ++i) {
-    uint64_t z = seed + i * 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    const double u = static_cast<double>(z >> 11) * 0x1p-52 - 1;
-    Append(F32ToBf16(static_cast<float>(offset + scale * std::sqrt(3.0) * u)), made.bytes);
+    Append(F32ToBf16(static_cast<float>(offset + scale * std::sqrt(3.0) * Noise(start, i))),
+           made.bytes);
   }
   return made;
 }
 
-Made Integers(std::string_view name, const boost::json::array& row) {
+Made IntegerTensor(std::string_view name, const boost::json::array& row) {
   Made made{std::string(name), "I64", Dims(row[0]), {}};
   for (const auto& number : row[1].as_array()) Append(number.to_number<int64_t>(), made.bytes);
   return made;
@@ -72,21 +68,14 @@ void WriteCheckpoint(const std::string& kept, const std::string& folder) {
   const auto weights =
       ParseJson("weights.json", ReadFile(kept + "/weights.json", 1 << 24)).as_object();
   std::vector<Made> tensors;
-  for (const auto& row : weights.at("tensors").as_array()) tensors.push_back(Noise(row.as_array()));
+  for (const auto& row : weights.at("tensors").as_array())
+    tensors.push_back(NoiseTensor(row.as_array()));
   for (const auto& [name, row] : weights.at("integers").as_object()) {
-    tensors.push_back(Integers(std::string_view(name.data(), name.size()), row.as_array()));
+    tensors.push_back(IntegerTensor(std::string_view(name.data(), name.size()), row.as_array()));
   }
   std::vector<SafetensorsItem> items;
   for (const Made& made : tensors) items.push_back({made.name, made.type, made.dims, made.bytes});
   WriteSafetensors(folder + "/model.safetensors", items);
-}
-
-template <typename T>
-std::vector<T> Read(const Safetensors& set, const std::string& name) {
-  const SafetensorsTensor& tensor = set.Require(name);
-  std::vector<T> values(tensor.data.size() / sizeof(T));
-  std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
-  return values;
 }
 
 class KeptGolden : public testing::TestWithParam<GoldenRow> {};
@@ -99,18 +88,14 @@ TEST_P(KeptGolden, GivesTheReferenceLogitsForEveryShapeOfRun) {
   ConvertCheckpoint(
       {.folder = folder / "checkpoint", .output = folder / "model.gguf", .type = "f32"});
   const Safetensors reference = Safetensors::Open(kept + "/reference.safetensors");
-  const auto tokens = Read<int32_t>(reference, "tokens");
-  const auto expected = Read<float>(reference, "logits");
+  const auto tokens = ReadTensor<int32_t>(reference, "tokens");
+  const auto expected = ReadTensor<float>(reference, "logits");
 
   ModelRun model(folder / "model.gguf");
   const auto logits = model.Run({tokens}, {.threads = 2})[0].logits;
-  const auto width = static_cast<int64_t>(expected.size() / std::size(kRows));
-  std::vector<float> rows;
-  for (size_t row : kRows) {
-    const auto begin = logits.begin() + static_cast<int64_t>(row) * width;
-    rows.insert(rows.end(), begin, begin + width);
-  }
-  EXPECT_LT(RelativeDifference(rows, expected), GetParam().tolerance);
+  EXPECT_LT(RelativeDifference(ReferenceRowsOf(logits, expected.size() / std::size(kReferenceRows)),
+                               expected),
+            GetParam().tolerance);
   EXPECT_EQ(model.Run({tokens}, {.micro_batch = 7})[0].logits, logits);
 }
 
@@ -124,13 +109,7 @@ std::vector<GoldenRow> KeptRows() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, KeptGolden, testing::ValuesIn(KeptRows()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
-                           std::erase_if(name, [](char c) {
-                             return !std::isalnum(static_cast<unsigned char>(c));
-                           });
-                           return name;
-                         });
+                         [](const auto& info) { return TestName(info.param); });
 
 // Drafts aside, every reference checkpoint is kept.
 TEST(KeptGoldens, AreThereForEveryArchitecture) {

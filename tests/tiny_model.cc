@@ -7,29 +7,13 @@
 
 #include "base/error.h"
 #include "gguf/gguf_writer.h"
+#include "noise.h"
 #include "tiny_compressed.h"
 #include "tiny_gated_streams.h"
 #include "tiny_mixers.h"
 
 namespace lockstep::test {
 namespace {
-
-// Numbers from -1 to 1 (Steele et al. 2014, SplitMix64).
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  float Next() {
-    state_ += 0x9e3779b97f4a7c15;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    return static_cast<float>(static_cast<double>(z >> 11) * 0x1p-52 - 1);
-  }
-
- private:
-  uint64_t state_;
-};
 
 // The bytes as byte-level BPE spells them: printable ones as themselves, the others from U+0100 on.
 std::vector<std::string> ByteTokens() {
@@ -73,22 +57,18 @@ void AddTokenizer(int64_t vocab, std::map<std::string, TinyValue>& keys) {
   keys["tokenizer.ggml.add_bos_token"] = false;
 }
 
-uint64_t SeedOf(std::string_view name, uint64_t seed) {
-  for (char c : name) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return seed;
-}
-
 void Fill(TinyTensor& tensor, uint64_t seed) {
   uint64_t count = 1;
   for (uint64_t dim : tensor.dims) count *= dim;
-  Random random(SeedOf(tensor.name, seed));
+  const uint64_t start = NameHash(tensor.name, seed);
   const bool decay = tensor.name.ends_with("ssm_a");
   const bool vector = tensor.dims.size() == 1 || decay;
   const bool norm = tensor.name.ends_with("norm.weight");
   const float scale = vector ? 0.3f : std::sqrt(3 / static_cast<float>(tensor.dims[0]));
   tensor.values.resize(count);
-  for (float& value : tensor.values)
-    value = (norm ? 1.f : decay ? -0.5f : 0.f) + scale * random.Next();
+  for (uint64_t i = 0; i < count; ++i) {
+    tensor.values[i] = (norm ? 1.f : decay ? -0.5f : 0.f) + scale * static_cast<float>(Noise(start, i + 1));
+  }
 }
 
 void AddExpertKeys(const TinyExperts& experts, TinyModel& model) {

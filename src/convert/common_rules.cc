@@ -165,6 +165,14 @@ void SetDecoderKeys(const Config& config, Keys& keys) {
   SetRopeKeys(config, config.Rope(), keys);
 }
 
+void SetUnwindowedKeys(const Config& config, Keys& keys) {
+  if (config.BoolOr("use_sliding_window", false)) {
+    config.Refuse("use_sliding_window",
+                  "expected false, as no file of this architecture has windows");
+  }
+  SetDecoderKeys(config, keys);
+}
+
 void SetRopeKeys(const Config& config, const Config& rope, Keys& keys) {
   const int64_t n_rot = RotatedDims(config, rope);
   keys.Set("rope.dimension_count", n_rot);

@@ -80,6 +80,8 @@ Values AddOne(const Values& values, const Place& place);
 // Sizes, heads, norm epsilon and rotary parameters (SetRopeKeys) under the names that most
 // checkpoints share.
 void SetDecoderKeys(const Config& config, Keys& keys);
+// The same for architectures none of whose files has windows; refused where use_sliding_window is on.
+void SetUnwindowedKeys(const Config& config, Keys& keys);
 // Rotary base, dimensions and scaling.
 void SetRopeKeys(const Config& config, const Config& rope, Keys& keys);
 // attention.sliding_window, and which layers have it where that is not all but each period-th

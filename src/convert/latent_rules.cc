@@ -59,6 +59,13 @@ void SetIndexerKeys(const Config& config, Keys& keys) {
   keys.Set("attention.indexer.top_k", config.Count("index_topk"));
 }
 
+void SetIndexedLatentKeys(const Config& config, Keys& keys) {
+  SetLatentKeys(config, keys);
+  SetIndexerKeys(config, keys);
+  SetMoeKeys(config, keys);
+  keys.Set("expert_gating_func", 2);
+}
+
 std::vector<TensorRule> LatentTensors() {
   return {{"self_attn.q_proj.*", "attn_q.*", nullptr, LacksQueryRank},
           {"self_attn.q_a_proj.*", "attn_q_a.*", nullptr, HasQueryRank},

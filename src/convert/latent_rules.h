@@ -10,6 +10,8 @@ namespace lockstep {
 void SetLatentKeys(const Config& config, Keys& keys);
 // attention.indexer.head_count, key_length and top_k.
 void SetIndexerKeys(const Config& config, Keys& keys);
+// All of a model of latent attention whose every layer selects, with experts routed by sigmoid.
+void SetIndexedLatentKeys(const Config& config, Keys& keys);
 
 // self_attn.q_proj or q_a_proj, q_a_layernorm and q_b_proj; kv_a_proj_with_mqa, kv_a_layernorm; kv_b_proj as attn_k_b and attn_v_b; o_proj.
 std::vector<TensorRule> LatentTensors();

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/progress.h"
+#include "base/split_mix.h"
 #include "convert/quantize_mix.h"
 #include "exec/weights.h"
 #include "gguf/gguf_writer.h"
@@ -21,16 +22,13 @@ namespace {
 
 constexpr uint32_t kF32 = 0;  // type id
 
-// Random numbers that do not depend on any library (Steele et al. 2014, SplitMix64).
+// Random numbers that do not depend on any library.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
   uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
+    state_ += kSplitMixStep;
+    return SplitMix(state_);
   }
   // Near enough to a normal distribution of deviation 1: a sum of twelve.
   float Normal() {

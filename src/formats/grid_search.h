@@ -43,6 +43,22 @@ class GridSearch {
   std::vector<Near> near_;
 };
 
+// What the formats of one grid family search alike (formats/fit.h): 4-bit levels of IQ2, 3-bit levels of IQ1.
+struct Iq2Levels {
+  static constexpr bool kNeedsImportance = true;
+  static constexpr SearchRange kSearch = {43, 0.75f, 1.3f, 17};
+  static constexpr int kLow = 0, kHigh = 15, kFull = 15;
+  static constexpr float kStep = 0.25f, kOffset = 0.125f;
+  static constexpr float kStarts[] = {0.9f, 1.0f, 1.1f};
+};
+struct Iq1Levels {
+  static constexpr bool kNeedsImportance = true;
+  static constexpr SearchRange kSearch = {9, 1.0f, 3.4f, 30};
+  static constexpr int kLow = 0, kHigh = 7, kFull = 7;
+  static constexpr float kStep = 0.25f, kOffset = 0.125f;
+  static constexpr float kStarts[] = {0.8f, 1.0f, 1.2f};
+};
+
 // One for each codebook, made at the first use. Values of the IQ1 grid are -1 0 1, of the others
 // magnitudes.
 const GridSearch<8>& Iq1Search();

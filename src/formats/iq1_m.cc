@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-struct IQ1_M {
+struct IQ1_M : Iq1Levels {
   struct Block {
     uint8_t qs[32];      // low 8 bits of the indices
     uint8_t qh[16];      // a nibble for each: the high 3 bits, the sign of the shift
@@ -29,11 +29,6 @@ struct IQ1_M {
     }
   }
 
-  static constexpr bool kNeedsImportance = true;
-  static constexpr SearchRange kSearch = {9, 1.0f, 3.4f, 30};
-  static constexpr int kLow = 0, kHigh = 7, kFull = 7;
-  static constexpr float kStep = 0.25f, kOffset = 0.125f;
-  static constexpr float kStarts[] = {0.8f, 1.0f, 1.2f};
   static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
     for (int k = 0; k < kGroup; k += 8) {
       int8_t down[8];

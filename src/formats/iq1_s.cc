@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-struct IQ1_S {
+struct IQ1_S : Iq1Levels {
   struct Block {
     uint16_t d;
     uint8_t qs[32];  // low 8 bits of the indices
@@ -27,11 +27,6 @@ struct IQ1_S {
     }
   }
 
-  static constexpr bool kNeedsImportance = true;
-  static constexpr SearchRange kSearch = {9, 1.0f, 3.4f, 30};
-  static constexpr int kLow = 0, kHigh = 7, kFull = 7;
-  static constexpr float kStep = 0.25f, kOffset = 0.125f;
-  static constexpr float kStarts[] = {0.8f, 1.0f, 1.2f};
   static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
     int8_t down[kGroup];
     const float up_error = NearestShifted<kGroup>(x, w, inverse, 1, codes);

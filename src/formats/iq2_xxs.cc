@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-struct IQ2_XXS {
+struct IQ2_XXS : Iq2Levels {
   struct Block {
     uint16_t d;
     struct {
@@ -29,11 +29,6 @@ struct IQ2_XXS {
     }
   }
 
-  static constexpr bool kNeedsImportance = true;
-  static constexpr SearchRange kSearch = {43, 0.75f, 1.3f, 17};
-  static constexpr int kLow = 0, kHigh = 15, kFull = 15;
-  static constexpr float kStep = 0.25f, kOffset = 0.125f;
-  static constexpr float kStarts[] = {0.9f, 1.0f, 1.1f};
   static void Nearest(const float* x, const float* w, float inverse, int8_t* codes) {
     NearestEntries<8, kGroup>(Iq2XxsSearch(), x, w, inverse, codes);
   }

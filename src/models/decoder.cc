@@ -73,14 +73,6 @@ std::vector<int64_t> ReadFeedForwardWidths(const ModelSource& source, int64_t la
   return source.OptionalCountPerLayer("feed_forward_length", layers).value_or(std::vector<int64_t>(static_cast<size_t>(layers)));
 }
 
-// Layers without KV heads are those of another mixer.
-void ExpectKeyHeads(const ModelSource& source, const DecoderSpec& spec) {
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    if (spec.layers[i].mixer || spec.layers[i].attention.kv_heads != 0) continue;
-    source.Refuse("attention.head_count_kv", fmt::format("expected at least 1 in layer {}, found 0", i));
-  }
-}
-
 // Both kinds of norm have a key of their own.
 void ReadNorm(const ModelSource& source, NormSpec& norm) {
   const auto rms = source.OptionalFloat("attention.layer_norm_rms_epsilon");
@@ -92,6 +84,11 @@ void ReadNorm(const ModelSource& source, NormSpec& norm) {
 }
 
 }  // namespace
+
+void ExpectKeyHeads(const ModelSource& source, const DecoderSpec& spec, size_t layer) {
+  if (spec.layers[layer].attention.kv_heads != 0) return;
+  source.Refuse("attention.head_count_kv", fmt::format("expected at least 1 in layer {}, found 0", layer));
+}
 
 ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding) {
   const Shape head_shape{parts.Vocab(), parts.Width()};
@@ -221,7 +218,9 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
 
 Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) {
   ExpectExpertsHeeded(source, spec);
-  ExpectKeyHeads(source, spec);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    if (!spec.layers[i].mixer) ExpectKeyHeads(source, spec, i);
+  }
   Parts parts(source, spec.width, spec.vocab, spec.norm);
   const ValueId embedding = parts.build().Weight({"token_embd.weight"}, {parts.Vocab(), parts.Width()});
   ValueId x = parts.Apply("embed", MakeEmbed(spec.embedding_scale), {parts.build().tokens(), embedding});

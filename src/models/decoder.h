@@ -70,6 +70,9 @@ inline void ForEachLayer(DecoderSpec& spec, const std::function<void(LayerSpec&)
   for (LayerSpec& layer : spec.layers) change(layer);
 }
 
+// Layers without KV heads are those of another mixer: refuses one that has attention.
+void ExpectKeyHeads(const ModelSource& source, const DecoderSpec& spec, size_t layer);
+
 // The output head, with scale and cap. x: [t, k], after the final norm; embedding: the head where the file has no other.
 ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding);
 

@@ -20,12 +20,8 @@ Graph BuildGemma3(const ModelSource& source) {
   // The base default of files without the key is that of the layers that see all.
   const int64_t n_rot = spec.ropes[0].options.n_rot;
   spec.ropes[0].options = ReadRopeOptions(source, n_rot, "rope.freq_base", 1000000);
-  RopeSpec local;
-  local.options.n_rot = n_rot;
-  local.options.base = source.FloatOr("rope.freq_base_swa", 10000);
-  spec.ropes.push_back(local);
   SetWindowPattern(source, 6, spec);
-  ForEachLayer(spec, [](LayerSpec& layer) { layer.attention.rope = layer.attention.window != 0 ? 1 : 0; });
+  SetWindowedRope(spec, WindowedRope(source, n_rot, 10000));
   return BuildDecoder(source, spec);
 }
 

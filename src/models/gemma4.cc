@@ -19,12 +19,12 @@ void SetLayers(const ModelSource& source, DecoderSpec& spec) {
   if (dv != dk) source.Refuse("attention.value_length_swa", fmt::format("expected {}, as of keys, found {}", dk, dv));
   const RopeOptions windowed = WindowedRope(source, source.OptionalCount("rope.dimension_count_swa").value_or(dk), 10000);
   if (windowed.n_rot > dk) source.Refuse("rope.dimension_count_swa", fmt::format("expected at most {}, found {}", dk, windowed.n_rot));
-  spec.ropes.push_back({windowed, RopePairing::kHalves});
+  SetWindowedRope(spec, windowed);
   std::optional<int32_t> keys_of[2];
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     AttentionSpec& attention = spec.layers[i].attention;
     const bool window = attention.window != 0;
-    if (window) attention.dk = attention.dv = dk, attention.rope = 1;
+    if (window) attention.dk = attention.dv = dk;
     attention.scale = 1;
     attention.qk_norm = AttentionSpec::QkNorm::kHead;
     attention.norm_values = attention.keys_as_values = true;

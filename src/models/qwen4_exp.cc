@@ -223,9 +223,7 @@ Qwen4Spec ReadQwen4Spec(const ModelSource& source) {
   spec.delta.output_gate = Activation::kSigmoid;
   spec.recurrent = ReadRecurrentLayers(source, layers);
   for (size_t i = 0; i < layers; ++i) {
-    if (spec.recurrent[i] || spec.decoder.layers[i].attention.kv_heads != 0) continue;
-    source.Refuse("attention.head_count_kv",
-                  fmt::format("expected at least 1 in layer {}, found 0", i));
+    if (!spec.recurrent[i]) ExpectKeyHeads(source, spec.decoder, i);
   }
   spec.index = ReadIndex(source, static_cast<size_t>(source.Count("block_count")));
   spec.streams = source.Count("hyper_connection.count");

@@ -3,17 +3,6 @@
 #include "convert/moe_rules.h"
 
 namespace lockstep {
-namespace {
-
-void SetKeys(const Config& config, Keys& keys) {
-  SetLatentKeys(config, keys);
-  SetIndexerKeys(config, keys);
-  SetMoeKeys(config, keys);
-  keys.Set("expert_gating_func", 2);
-}
-
-}  // namespace
-
 Converter ConvertDeepseek32() {
   return {
       .architecture = "deepseek32",
@@ -22,7 +11,7 @@ Converter ConvertDeepseek32() {
       .defaults =
           R"({"first_k_dense_replace": 3, "routed_scaling_factor": 2.5, "norm_topk_prob": true, "n_group": 8, "topk_group": 4,
                           "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048})",
-      .keys = SetKeys,
+      .keys = SetIndexedLatentKeys,
       .model_tensors = ModelTensors(),
       .layer_tensors = Join({LatentTensors(), IndexerTensors(), LatentMoeTensors()}),
       .layers = BlocksWithNextToken};

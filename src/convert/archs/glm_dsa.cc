@@ -8,10 +8,7 @@ namespace lockstep {
 namespace {
 
 void SetKeys(const Config& config, Keys& keys) {
-  SetLatentKeys(config, keys);
-  SetIndexerKeys(config, keys);
-  SetMoeKeys(config, keys);
-  keys.Set("expert_gating_func", 2);
+  SetIndexedLatentKeys(config, keys);
   std::vector<bool> own;
   for (const std::string& type : config.Strings("indexer_types")) own.push_back(type == "full");
   if (std::ranges::find(own, false) != own.end()) keys.Set("attention.indexer.types", own);

@@ -1,10 +1,9 @@
 // Granite 3 dense: Llama with multipliers.
-#include "convert/converters.h"
+#include "convert/archs/granite.h"
 
 namespace lockstep {
-namespace {
 
-void SetKeys(const Config& config, Keys& keys) {
+void SetGraniteKeys(const Config& config, Keys& keys) {
   SetDecoderKeys(config, keys);
   keys.Set("attention.scale", config.Number("attention_multiplier"));
   keys.Set("embedding_scale", config.Number("embedding_multiplier"));
@@ -12,15 +11,12 @@ void SetKeys(const Config& config, Keys& keys) {
   keys.Set("logit_scale", config.Number("logits_scaling"));
 }
 
-}  // namespace
-
 Converter ConvertGranite() {
   return {.architecture = "granite",
           .classes = {"GraniteForCausalLM"},
           .model_types = {"granite"},
-          .defaults = R"({"attention_multiplier": 1.0, "embedding_multiplier": 1.0,
-                          "residual_multiplier": 1.0, "logits_scaling": 1.0})",
-          .keys = SetKeys,
+          .defaults = kGraniteDefaults,
+          .keys = SetGraniteKeys,
           .model_tensors = ModelTensors(),
           .layer_tensors =
               Join({PreNormTensors(), AttentionTensors(PairQueries, PairKeys), GatedTensors()}),

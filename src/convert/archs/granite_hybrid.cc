@@ -1,4 +1,5 @@
 // Granite 4 hybrids: Mamba-2 in most layers, attention in some, dense or with experts.
+#include "convert/archs/granite.h"
 #include "convert/moe_rules.h"
 #include "convert/recurrent_rules.h"
 
@@ -20,11 +21,7 @@ bool HasExperts(const Place& place) { return place.config.CountOr("num_local_exp
 bool HasNoExperts(const Place& place) { return !HasExperts(place); }
 
 void SetKeys(const Config& config, Keys& keys) {
-  SetDecoderKeys(config, keys);
-  keys.Set("attention.scale", config.Number("attention_multiplier"));
-  keys.Set("embedding_scale", config.Number("embedding_multiplier"));
-  keys.Set("residual_scale", config.Number("residual_multiplier"));
-  keys.Set("logit_scale", config.Number("logits_scaling"));
+  SetGraniteKeys(config, keys);
   std::vector<int64_t> kv_heads;
   for (int64_t i = 0; i < config.layers(); ++i)
     kv_heads.push_back(IsMamba({config, i}) ? 0 : config.Count("num_key_value_heads"));
@@ -85,8 +82,7 @@ Converter ConvertGraniteHybrid() {
   return {.architecture = "granitehybrid",
           .classes = {"GraniteMoeHybridForCausalLM"},
           .model_types = {"granitemoehybrid"},
-          .defaults = R"({"attention_multiplier": 1.0, "embedding_multiplier": 1.0,
-                          "residual_multiplier": 1.0, "logits_scaling": 1.0})",
+          .defaults = kGraniteDefaults,
           .keys = SetKeys,
           .model_tensors = ModelTensors(),
           .layer_tensors = Join({PreNormTensors(),

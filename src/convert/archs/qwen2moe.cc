@@ -5,11 +5,7 @@ namespace lockstep {
 namespace {
 
 void SetKeys(const Config& config, Keys& keys) {
-  if (config.BoolOr("use_sliding_window", false)) {
-    config.Refuse("use_sliding_window",
-                  "expected false, as no file of this architecture has windows");
-  }
-  SetDecoderKeys(config, keys);
+  SetUnwindowedKeys(config, keys);
   SetMoeKeys(config, keys);
 }
 

@@ -2,23 +2,12 @@
 #include "convert/converters.h"
 
 namespace lockstep {
-namespace {
-
-void SetKeys(const Config& config, Keys& keys) {
-  if (config.BoolOr("use_sliding_window", false)) {
-    config.Refuse("use_sliding_window",
-                  "expected false, as no file of this architecture has windows");
-  }
-  SetDecoderKeys(config, keys);
-}
-
-}  // namespace
 
 Converter ConvertQwen3() {
   return {.architecture = "qwen3",
           .classes = {"Qwen3ForCausalLM"},
           .model_types = {"qwen3"},
-          .keys = SetKeys,
+          .keys = SetUnwindowedKeys,
           .model_tensors = ModelTensors(),
           .layer_tensors =
               Join({PreNormTensors(), AttentionTensors(), HeadNormTensors(), GatedTensors()}),

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/split_mix.h"
 #include "convert/archs/qwen_hybrid.h"
 #include "convert/moe_rules.h"
 #include "convert/recurrent_rules.h"
@@ -30,14 +31,6 @@ std::vector<int64_t> NgramLayers(const Config& config) {
   return layers;
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014), one draw.
-uint64_t Mixed(uint64_t x) {
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
-  x = (x ^ x >> 27) * 0x94D049BB133111EB;
-  return x ^ x >> 31;
-}
-
 bool IsPrime(uint64_t n) {
   if (n < 4) return n >= 2;
   if (n % 2 == 0) return false;
@@ -63,7 +56,7 @@ struct NgramHashes {
     for (size_t layer = 0; layer < NgramLayers(config).size(); ++layer) {
       for (uint64_t i = 0; i < size; ++i) {
         const uint64_t at = seed + 10007 * layer + 0x9E3779B97F4A7C15 * (i + 1);
-        multipliers.push_back(2 * (Mixed(at) % half) + 1);
+        multipliers.push_back(2 * (SplitMix(kSplitMixStep + at) % half) + 1);
       }
       uint64_t end = begin;
       for (uint64_t head = 0; head < (size - 1) * per_order; ++head) {

@@ -5,11 +5,7 @@ namespace lockstep {
 namespace {
 
 void SetKeys(const Config& config, Keys& keys) {
-  if (config.BoolOr("use_sliding_window", false)) {
-    config.Refuse("use_sliding_window",
-                  "expected false, as no file of this architecture has windows");
-  }
-  SetDecoderKeys(config, keys);
+  SetUnwindowedKeys(config, keys);
   // 1 where a layer rotates. A key of our own, for other patterns than llama.cpp's every fourth.
   const std::vector<int64_t> rotates = config.Counts("no_rope_layers");
   for (size_t i = 0; i < rotates.size(); ++i) {
