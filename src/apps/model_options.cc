@@ -56,6 +56,7 @@ LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences) {
   load.threads = static_cast<int>(std::max<int64_t>(0, options.GetOr<int64_t>(Opt::kThreads, -1)));
   load.k_type = options.Get<std::string>(Opt::kCacheTypeK);
   load.v_type = options.Get<std::string>(Opt::kCacheTypeV);
+  load.kv_rotation = options.Choice<LoadOptions::KvRotation>(Opt::kKvRotate);
   return load;
 }
 

@@ -173,6 +173,10 @@ constexpr OptionRow kRows[] = {
 {Opt::kCacheTypeV, Group::kContext, kPlanned, "-ctv --cache-type-v", Kind::kChoice, "TYPE",
     kCacheTypes, "f16", "LLAMA_ARG_CACHE_TYPE_V",
     "format of cached values"},
+{Opt::kKvRotate, Group::kContext, kPlanned, "--kv-rotate", Kind::kOptional, "[on|off|auto]", kOnOffAuto,
+    "auto", "",
+    "rotate heads before they are cached, which keeps more of them in few bits; auto: where the "
+    "cache type has blocks"},
 {Opt::kCacheRam, Group::kContext, kTalk, "-cram --cache-ram", Kind::kInteger, "MIB", "-1..", "8192",
     "LLAMA_ARG_CACHE_RAM",
     "memory for the pages of finished sequences; -1: no limit, 0: keep none"},

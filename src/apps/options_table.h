@@ -124,7 +124,7 @@ enum class Opt : uint8_t {
       kRopeFreqScale,
   kYarnOrigCtx, kYarnExtFactor, kYarnAttnFactor, kYarnBetaSlow, kYarnBetaFast,
   kRanks, kSplitMode, kTensorSplit, kThreads, kBenchThreads,
-  kContext, kBatch, kUbatch, kParallel, kCacheTypeK, kCacheTypeV,
+  kContext, kBatch, kUbatch, kParallel, kCacheTypeK, kCacheTypeV, kKvRotate,
       kCacheRam,
   kCachePrompt, kPromptCache, kPromptCacheAll, kPromptCacheRo,
   kPrompt, kFile, kEscape, kSystemPrompt, kSystemPromptFile, kTokens, kTokensFrom, kStdin, kBos,

@@ -28,6 +28,13 @@ const Format& KvType(const std::string& name) {
   return *format;
 }
 
+// Whether heads are rotated before they are cached in this type.
+bool Rotates(const Format& type, LoadOptions::KvRotation rotation) {
+  using enum LoadOptions::KvRotation;
+  if (rotation == kAuto) return type.block > 1;
+  return rotation == kOn;
+}
+
 std::unique_ptr<ThreadTeam> MakeTeam(int threads) {
   const Topology topology = Topology::Detect();
   if (threads == 0) threads = topology.DefaultThreads();
@@ -78,7 +85,9 @@ Model::Model(const LoadOptions& options)
       tokenizer_(Tokenizer::FromGguf(file_)),
       isa_(BestIsa()) {
   const KvTypes types{&KvType(options.k_type), &KvType(options.v_type)};
-  const ModelSource source(file_, {options.context});
+  const ModelSource source(file_, {.context = options.context,
+                                   .rotate_keys = Rotates(*types.k, options.kv_rotation),
+                                   .rotate_values = Rotates(*types.v, options.kv_rotation)});
   trained_context_ = source.Count("context_length");
   graph_ = BuildGraph(source);
   if (vocab() != tokenizer_.size()) {

@@ -23,6 +23,9 @@ struct LoadOptions {
   int threads = 0;            // 0: one for each usable core
   int64_t snapshots = -1;     // recurrent states kept at the ends of cached prefixes; below 0: two a sequence and two more
   std::string k_type = "f16", v_type = "f16";
+  // Heads are rotated before they are cached: where a cache has so few bits that it helps, or always or never.
+  enum class KvRotation { kOn, kOff, kAuto };
+  KvRotation kv_rotation = KvRotation::kAuto;
   int64_t memory_limit = 0;  // bytes the model may take; 0: what the system has free
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)
   // Called while weights are read, with bytes done and bytes in all.

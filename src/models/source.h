@@ -13,6 +13,8 @@ namespace lockstep {
 // What a run may ask of a model beyond what the file says.
 struct ModelOptions {
   int64_t context = 0;  // positions a sequence may reach, 0: the file's
+  // Heads are rotated (ops/hadamard.h) before they are cached, for caches of few bits.
+  bool rotate_keys = false, rotate_values = false;
 };
 
 // One model file as its architecture reads it. Keys are given without the prefix: "attention.head_count".

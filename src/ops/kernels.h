@@ -11,6 +11,7 @@
 #include "ops/causal_conv.h"
 #include "ops/dot_gate.h"
 #include "ops/elementwise.h"
+#include "ops/hadamard.h"
 #include "ops/index_scores.h"
 #include "ops/l2_norm.h"
 #include "ops/layer_norm.h"
@@ -42,6 +43,7 @@ namespace lockstep {
   X(mul, MulRows)                    \
   X(scale, ScaleRow)                 \
   X(softmax, Softmax)                \
+  X(hadamard, Hadamard)              \
   X(argmax, Argmax)                  \
   X(quantize_row, QuantizeRow)       \
   X(kv_append, KvAppend)             \

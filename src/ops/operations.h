@@ -99,6 +99,8 @@ OperationPtr MakeMulEach();
 OperationPtr MakeDotGate(float scale);
 // y = x c
 OperationPtr MakeScale(float factor);
+// Rotates each head of d numbers (ops/hadamard.h).
+OperationPtr MakeHadamard(int64_t d);
 // y = x (1 + beta log(1 + floor(position / length))): attention temperature by position (Llama 4, Ministral 3)
 OperationPtr MakePositionScale(float beta, int64_t length);
 OperationPtr MakeSoftCap(float cap);

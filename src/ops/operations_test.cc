@@ -8,6 +8,7 @@
 
 #include "ops/concat.h"
 #include "ops/gathered_attention.h"
+#include "ops/hadamard.h"
 #include "ops/head_linear.h"
 #include "ops/hyper_connections.h"
 #include "ops/ngram.h"
@@ -56,6 +57,7 @@ std::vector<OperationRow> Operations() {
       {MakeLayerNorm({.over = NormOver::kRow, .biased = true}), {{T, G, D}, {G, D}, {G, D}}, {{T, G, D}}},
       {MakeRopeAngles(std::make_shared<const RopeTable>(rope)), {{T}}, {{T, D}}},
       {MakeRope(RopePairing::kHalves, 8, 8), {{T, G, R, D}, {T, D}}, {{T, G, R, D}}},
+      {MakeHadamard(8), {{T, G, R, D}}, {{T, G, R, D}}},
       {MakeKvAppend(), {{T, G, D}, {T, G, D}, state, state}, {}},
       {MakeKvAppendKeys(), {{T, G, D}, state}, {}},
       {MakeHeadLinear(), {{T, G, R, D}, {R, {'d', 24, 1}, D}}, {{T, G, R, {'d', 24, 1}}}},
