@@ -132,6 +132,8 @@ class EditedLines final : public LineSource {
   LineEnd Read(const std::string& prompt, std::string* line) override {
     prompt_ = prompt;
     int size = 0;
+    // Before the prompt shows: a Ctrl-D that meets the terminal's own line editing is lost.
+    el_set(editor_, EL_PREP_TERM, 1);
     const char* text = el_gets(editor_, &size);
     if (Interrupted()) return LineEnd::kInterrupted;
     if (text == nullptr || size <= 0) return LineEnd::kEndOfInput;

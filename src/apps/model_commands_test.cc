@@ -1,6 +1,5 @@
 // The commands that run a model, on a tiny one with random weights.
 #include <gtest/gtest.h>
-#include <pty.h>
 #include <sys/wait.h>
 #include <tiny_model.h>
 #include <unistd.h>
@@ -468,92 +467,6 @@ TEST_F(ModelCommands, ReadersAndDisksThatGoAwayEndTheRun) {
     EXPECT_EQ(full.code, 1) << line;
     EXPECT_EQ(full.output, "lockstep: writing to stdout: No space left on device\n") << line;
   }
-}
-
-// Types into a chat on a terminal of its own.
-class ChatTerminal {
- public:
-  ChatTerminal(const std::string& model, const std::string& history) {
-    pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
-    if (pid_ != 0) return;
-    setenv("TERM", "xterm", 1);
-    execl(LOCKSTEP_PROGRAM, "lockstep", "chat", "-m", model.c_str(), "-n", "4", "--temp", "0",
-          "--history", history.c_str(), "--no-progress", "--config", "none", nullptr);
-    _exit(99);
-  }
-  ~ChatTerminal() {
-    if (terminal_ >= 0) close(terminal_);
-  }
-
-  void Type(std::string_view text) {
-    EXPECT_EQ(write(terminal_, text.data(), text.size()), std::ssize(text));
-  }
-  // Reads until `text` has been seen since the last call.
-  bool Sees(std::string_view text) {
-    char buffer[4096];
-    while (true) {
-      if (const size_t at = seen_.find(text); at != seen_.npos) {
-        seen_.erase(0, at + text.size());
-        return true;
-      }
-      const ssize_t size = read(terminal_, buffer, sizeof(buffer));
-      if (size <= 0) return false;
-      seen_.append(buffer, static_cast<size_t>(size));
-    }
-  }
-  int Code() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  const std::string& seen() const { return seen_; }
-
- private:
-  int terminal_ = -1;
-  pid_t pid_ = -1;
-  std::string seen_;
-};
-
-TEST_F(ModelCommands, ChatEditsLinesAndKeepsThem) {
-  const std::string history = folder_ / "state/lockstep/history";
-  {
-    ChatTerminal chat(model_, history);
-    ASSERT_TRUE(chat.Sees("> ")) << chat.seen();
-    // The left arrow goes back over the c.
-    chat.Type("ac\x1b[Db\r");
-    ASSERT_TRUE(chat.Sees("positions")) << chat.seen();
-    ASSERT_TRUE(chat.Sees("> ")) << chat.seen();
-    chat.Type("\x04");
-    EXPECT_EQ(chat.Code(), 0);
-  }
-  EXPECT_NE(ReadFile(history, 1 << 16).find("abc\n"), std::string::npos);
-  EXPECT_EQ(std::filesystem::status(history).permissions(),
-            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  // The up arrow brings it back, in the next run.
-  ChatTerminal chat(model_, history);
-  ASSERT_TRUE(chat.Sees("> ")) << chat.seen();
-  chat.Type("\x1b[A");
-  EXPECT_TRUE(chat.Sees("abc")) << chat.seen();
-  chat.Type("\r");
-  EXPECT_TRUE(chat.Sees("positions")) << chat.seen();
-  chat.Type("/exit\r");
-  EXPECT_EQ(chat.Code(), 0);
-}
-
-TEST_F(ModelCommands, CtrlCAtThePromptWarnsThenEndsTheChat) {
-  ChatTerminal chat(model_, "none");
-  ASSERT_TRUE(chat.Sees("> ")) << chat.seen();
-  chat.Type("half a li\x03");
-  ASSERT_TRUE(chat.Sees("Ctrl-C again")) << chat.seen();
-  ASSERT_TRUE(chat.Sees("> ")) << chat.seen();
-  chat.Type("a\r");
-  ASSERT_TRUE(chat.Sees("positions")) << chat.seen();
-  ASSERT_TRUE(chat.Sees("> ")) << chat.seen();
-  chat.Type("\x03");
-  ASSERT_TRUE(chat.Sees("Ctrl-C again")) << chat.seen();
-  ASSERT_TRUE(chat.Sees("> ")) << chat.seen();
-  chat.Type("\x03");
-  EXPECT_EQ(chat.Code(), 130);
 }
 
 }  // namespace
