@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/mpi.h"
+#include "comm/mpi_environment.h"
 #include "comm/teams.h"
 
 namespace lockstep {
@@ -19,9 +20,18 @@ constexpr TransportRow kTransports[] = {
      }},
 };
 
+void TakeLargest(std::span<const float* const> rows, int64_t count, float* out) {
+  std::copy_n(rows[0], count, out);
+  for (const float* row : rows.subspan(1)) {
+    for (int64_t c = 0; c < count; ++c) out[c] = std::max(out[c], row[c]);
+  }
+}
+
 }  // namespace
 
 std::span<const TransportRow> Transports() { return kTransports; }
+
+int ProcessesOnThisHost() { return MpiLocalProcesses(); }
 
 std::unique_ptr<RankGroup> ConnectRanks(const GroupOptions& options) {
   LOCKSTEP_CHECK(std::ssize(options.threads) == options.local_ranks, "{} ranks, {} teams",
@@ -31,12 +41,12 @@ std::unique_ptr<RankGroup> ConnectRanks(const GroupOptions& options) {
       ->create(options);
 }
 
-Parts Communicator::Exchange(int member, std::span<const std::byte* const> mine,
-                             std::span<const int64_t> bytes) {
+RankParts Communicator::Exchange(int member, std::span<const std::byte* const> mine,
+                                 std::span<const int64_t> bytes) {
   if (member != 0) return DoExchange(member, mine, bytes);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  const Parts parts = DoExchange(member, mine, bytes);
+  const RankParts parts = DoExchange(member, mine, bytes);
   counts_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   ++counts_.exchanges;
   const auto own = bytes.subspan(static_cast<size_t>(rank()) * mine.size(), mine.size());
@@ -56,7 +66,7 @@ void Communicator::Reduce(int member, std::span<const ReduceTerm> terms, int64_t
           terms[i].rank_roots[rank] * rows * terms[i].width * static_cast<int64_t>(sizeof(float));
     }
   }
-  const Parts parts = Exchange(member, std::span(mine).first(terms.size()), bytes);
+  const RankParts parts = Exchange(member, std::span(mine).first(terms.size()), bytes);
   std::vector<const float*> roots, row_roots;
   for (size_t i = 0; i < terms.size(); ++i) {
     const ReduceTerm& term = terms[i];
@@ -71,23 +81,31 @@ void Communicator::Reduce(int member, std::span<const ReduceTerm> terms, int64_t
     row_roots.resize(roots.size());
     for (int64_t t = 0; t < rows; ++t) {
       for (size_t r = 0; r < roots.size(); ++r) row_roots[r] = roots[r] + t * term.width;
-      combine(*term.fold, row_roots.data(), own.size(), term.out + t * term.width + own.begin);
+      float* out = term.out + t * term.out_stride + own.begin;
+      if (term.fold != nullptr) {
+        combine(*term.fold, row_roots.data(), own.size(), out);
+      } else {
+        TakeLargest(row_roots, own.size(), out);
+      }
     }
   }
 }
 
 void Communicator::Gather(int member, const float* mine, std::span<const int64_t> widths,
-                          int64_t rows, WorkRange share, float* out) {
+                          int64_t rows, WorkRange columns, float* out) {
   const int64_t all = std::accumulate(widths.begin(), widths.end(), int64_t{0});
   std::vector<int64_t> bytes;
   for (int64_t width : widths) bytes.push_back(rows * width * static_cast<int64_t>(sizeof(float)));
   const std::byte* part = reinterpret_cast<const std::byte*>(mine);
-  const Parts parts = Exchange(member, {&part, 1}, bytes);
+  const RankParts parts = Exchange(member, {&part, 1}, bytes);
   int64_t at = 0;
   for (size_t rank = 0; rank < widths.size(); at += widths[rank++]) {
+    const int64_t begin = std::max(columns.begin, at),
+                  end = std::min(columns.end, at + widths[rank]);
+    if (begin >= end) continue;
     const auto* data = reinterpret_cast<const float*>(parts.at(rank, 0));
-    for (int64_t t = share.begin; t < share.end; ++t)
-      std::copy_n(data + t * widths[rank], widths[rank], out + t * all + at);
+    for (int64_t t = 0; t < rows; ++t)
+      std::copy_n(data + t * widths[rank] + begin - at, end - begin, out + t * all + begin);
   }
 }
 

@@ -26,10 +26,10 @@ struct ExchangeCounts {
   double seconds = 0;
 };
 
-// Parts of all ranks, as Exchange() gives them.
-class Parts {
+// What all ranks gave, as Exchange() gives them.
+class RankParts {
  public:
-  Parts(const std::byte* const* data, size_t parts) : data_(data), parts_(parts) {}
+  RankParts(const std::byte* const* data, size_t parts) : data_(data), parts_(parts) {}
   const std::byte* at(size_t rank, size_t part) const { return data_[rank * parts_ + part]; }
 
  private:
@@ -37,13 +37,14 @@ class Parts {
   size_t parts_;
 };
 
-// One sum of a reduction.
+// One result of a reduction.
 struct ReduceTerm {
-  const float* roots = nullptr;         // this rank's, [root, rows, width]; none: may be null
+  const float* roots = nullptr;         // this rank's, [root, rows, width]; null where it has none
   std::span<const int32_t> rank_roots;  // how many each rank has, in the order of ranks
-  const RootFold* fold = nullptr;       // how all of them meet
+  const RootFold* fold = nullptr;       // how all of them meet in a sum; null: the largest is taken
   float* out = nullptr;                 // [rows, width]
   int64_t width = 0;
+  int64_t out_stride = 0;  // floats between rows of `out`
 };
 
 // One rank's end of the collectives. Every member of the rank's team calls them, all ranks in the same order, with the same sizes.
@@ -60,17 +61,17 @@ class Communicator {
 
   // Gives mine[i], and gets the parts of every rank. What members of the team wrote before is in them; they must not change until
   // the next exchange has returned, and the result is valid until then. bytes: [rank, part], the same on every rank.
-  Parts Exchange(int member, std::span<const std::byte* const> mine,
-                 std::span<const int64_t> bytes);
+  RankParts Exchange(int member, std::span<const std::byte* const> mine,
+                     std::span<const int64_t> bytes);
 
   // Sums: columns [columns.begin, columns.end) of every term's `out`. Expects at most kMaxParts terms.
   void Reduce(int member, std::span<const ReduceTerm> terms, int64_t rows, WorkRange columns,
               CombineRootsFn* combine);
 
-  // Puts the ranks' columns side by side: out: [rows, all widths together] from mine: [rows, widths[rank]]. This member copies rows
-  // [share.begin, share.end).
+  // Puts the ranks' columns side by side: out: [rows, all widths together] from mine: [rows, widths[rank]]. This member copies
+  // columns [columns.begin, columns.end) of `out`.
   void Gather(int member, const float* mine, std::span<const int64_t> widths, int64_t rows,
-              WorkRange share, float* out);
+              WorkRange columns, float* out);
 
   // Hands bytes to one other rank, which takes them in the order they were sent with this tag. The members of the sending team may not
   // write the data before all have returned, those of the receiving team not read it.
@@ -86,8 +87,8 @@ class Communicator {
   const ExchangeCounts& counts() const { return counts_; }
 
  protected:
-  virtual Parts DoExchange(int member, std::span<const std::byte* const> mine,
-                           std::span<const int64_t> bytes) = 0;
+  virtual RankParts DoExchange(int member, std::span<const std::byte* const> mine,
+                               std::span<const int64_t> bytes) = 0;
 
  private:
   ExchangeCounts counts_;
@@ -107,6 +108,7 @@ class RankGroup {
   // Processes, and this one's number among them. Process 0 leads: it decides what is computed, the others follow.
   virtual int processes() const { return 1; }
   virtual int process() const { return 0; }
+  virtual int process_of(int /*rank*/) const { return 0; }
   bool leads() const { return process() == 0; }
 
   // Hands the leader's bytes to every process.
@@ -135,6 +137,9 @@ struct TransportRow {
   std::unique_ptr<RankGroup> (*create)(const GroupOptions&);
 };
 std::span<const TransportRow> Transports();
+
+// Processes of the run on this host, this one included.
+int ProcessesOnThisHost();
 
 // The group that this process was started for. Throws Refused where the build lacks what the environment asks for.
 std::unique_ptr<RankGroup> ConnectRanks(const GroupOptions& options);

@@ -46,7 +46,7 @@ TEST(Exchange, GivesEveryRankWhatAllWroteBefore) {
         auto& mine = numbers[static_cast<size_t>(comm.rank())][static_cast<size_t>(turn % 2)];
         mine[static_cast<size_t>(member)] = turn * 100 + comm.rank() * 10 + member;
         const auto* part = reinterpret_cast<const std::byte*>(mine.data());
-        const Parts parts = comm.Exchange(member, {&part, 1}, bytes);
+        const RankParts parts = comm.Exchange(member, {&part, 1}, bytes);
         for (size_t rank = 0; rank < threads.size(); ++rank) {
           const auto* found = reinterpret_cast<const int64_t*>(parts.at(rank, 0));
           for (int m = 0; m < threads[rank]; ++m)
@@ -107,7 +107,8 @@ TEST(Reduce, GivesTheBitsOfTheWholeTreeForEverySplit) {
         const auto rank = static_cast<size_t>(comm.rank());
         std::vector<ReduceTerm> terms;
         for (size_t i = 0; i < 2; ++i)
-          terms.push_back({roots[rank].data(), counts, &fold, out[2 * rank + i].data(), kWidth});
+          terms.push_back(
+              {roots[rank].data(), counts, &fold, out[2 * rank + i].data(), kWidth, kWidth});
         comm.Reduce(member, terms, kRows, ShareOf(kWidth, 32, member, team.size()),
                     CombineRootsReference);
       });
@@ -140,7 +141,7 @@ TEST(Gather, PutsColumnsSideBySide) {
     }
     OnAllMembers(*group, threads, [&](Communicator& comm, int member, ThreadTeam& team) {
       const auto rank = static_cast<size_t>(comm.rank());
-      comm.Gather(member, mine[rank].data(), widths, kRows, ShareOf(kRows, 1, member, team.size()),
+      comm.Gather(member, mine[rank].data(), widths, kRows, ShareOf(all, 3, member, team.size()),
                   out[rank].data());
       team.Barrier();
     });

@@ -157,6 +157,12 @@ class MpiGroup final : public TeamsGroup {
   int ranks() const override { return ranks_; }
   int processes() const override { return Process::Get().count; }
   int process() const override { return Process::Get().number; }
+  int process_of(int rank) const override {
+    int process = 0;
+    for (; rank >= local_counts_[static_cast<size_t>(process)]; ++process)
+      rank -= local_counts_[static_cast<size_t>(process)];
+    return process;
+  }
 
   void Broadcast(std::string& bytes) override {
     // Most fit into the first message.
@@ -203,21 +209,15 @@ class MpiGroup final : public TeamsGroup {
       return MPI_Irecv(bytes.data(), count, MPI_BYTE, process, tag, comm_, request);
     });
   }
-  int ProcessOf(int rank) const {
-    int process = 0;
-    for (; rank >= local_counts_[static_cast<size_t>(process)]; ++process)
-      rank -= local_counts_[static_cast<size_t>(process)];
-    return process;
-  }
   static int TagOf(int from, int to, int tag) {
     LOCKSTEP_CHECK(from < 1024 && to < 1024 && tag < 2047, "{} {} {}", from, to, tag);
     return 1 + (tag << 20 | from << 10 | to);
   }
   void SendAway(int from, int to, int tag, std::span<const std::byte> data) override {
-    SendMessage(ProcessOf(to), TagOf(from, to, tag), data);
+    SendMessage(process_of(to), TagOf(from, to, tag), data);
   }
   void TakeFromAway(int from, int to, int tag, std::span<std::byte> data) override {
-    TakeMessage(ProcessOf(from), TagOf(from, to, tag), data);
+    TakeMessage(process_of(from), TagOf(from, to, tag), data);
   }
 
   void Complete(std::span<const std::byte*> parts, size_t parts_of_rank,

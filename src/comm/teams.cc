@@ -36,8 +36,8 @@ class TeamsGroup::Member final : public Communicator {
     size_t next = 0;
   };
 
-  Parts DoExchange(int member, std::span<const std::byte* const> mine,
-                   std::span<const int64_t> bytes) override {
+  RankParts DoExchange(int member, std::span<const std::byte* const> mine,
+                       std::span<const int64_t> bytes) override {
     size_t& next = turns_[static_cast<size_t>(member)].next;
     const size_t turn = next;
     next = 1 - next;

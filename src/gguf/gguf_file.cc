@@ -134,6 +134,14 @@ GgufTensor GgufFile::tensor(size_t i) const {
   return info.tensor;
 }
 
+std::span<const std::byte> GgufFile::head(size_t shard) const {
+  uint64_t end = shards_[shard].bytes.size();
+  for (const Record& record : tensors_) {
+    if (record.shard == shard) end = std::min(end, record.data_at);
+  }
+  return shards_[shard].bytes.first(end);
+}
+
 void GgufFile::IndexTensors() {
   by_name_.resize(tensors_.size());
   std::iota(by_name_.begin(), by_name_.end(), 0u);

@@ -59,6 +59,8 @@ class GgufFile {
   const std::string& shard_name(size_t shard) const { return shards_[shard].name; }
   // Bytes of all shards together.
   uint64_t file_bytes() const;
+  // The bytes of a shard in front of its tensors' data: metadata and directory.
+  std::span<const std::byte> head(size_t shard) const;
   // Tells the system that a tensor's bytes were read and their pages may go.
   void Release(const GgufTensor& tensor) const;
 

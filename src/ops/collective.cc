@@ -106,6 +106,7 @@ Reduce::Reduce(std::vector<PartialTerm> terms, size_t rank) : terms_(std::move(t
                          sum ? std::string(1, static_cast<char>('a' + operands)) : "",
                          sum ? "!" : "");
   }
+  for (const PartialTerm& term : terms_) AddFold(term);
   const Axis all_terms{'p', std::ssize(terms_), std::ssize(terms_)};
   empty_ = operands == 0;
   if (empty_) {
@@ -117,6 +118,20 @@ Reduce::Reduce(std::vector<PartialTerm> terms, size_t rank) : terms_(std::move(t
     rule_ += terms_.size() == 1 ? " -> t*" : " -> tz*";
   }
   if (terms_.size() > 1) own_.emplace_back('z', all_terms);
+}
+
+void Reduce::AddFold(const PartialTerm& term) {
+  std::vector<int32_t> counts;
+  std::vector<LeafRange> roots;
+  for (size_t rank = 0; rank < term.leaves.size(); ++rank) {
+    counts.push_back(static_cast<int32_t>(term.roots(rank)));
+    if (counts.back() == 0 || term.kind != PartialKind::kSum) continue;
+    const LeafRange& owned = term.leaves[rank];
+    std::ranges::copy(SubtreeRoots(owned.first, owned.last, term.total), std::back_inserter(roots));
+  }
+  rank_roots_.push_back(std::move(counts));
+  folds_.emplace_back();
+  if (term.kind == PartialKind::kSum) folds_.back().emplace(roots, term.total);
 }
 
 std::string Reduce::attributes() const {
@@ -133,8 +148,18 @@ OperandKind Reduce::operand(size_t) const {
   return empty_ ? OperandKind::kTokens : OperandKind::kRows;
 }
 
-void Reduce::Run(const StepContext&) const {
-  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+void Reduce::Run(const StepContext& step) const {
+  const Rows& y = step.out_rows();
+  const int64_t width = y.width / std::ssize(terms_);
+  std::vector<ReduceTerm> terms;
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    const int operand = operand_of_[i];
+    terms.push_back({operand < 0 ? nullptr : step.in_rows(static_cast<size_t>(operand)).data,
+                     rank_roots_[i], folds_[i] ? &*folds_[i] : nullptr,
+                     y.data + static_cast<int64_t>(i) * width, width, y.width});
+  }
+  step.comm->Reduce(step.member, terms, step.tokens(), step.Share(width, kColumnUnit),
+                    step.kernels.combine_roots);
 }
 
 OperationPtr MakeTerm(int64_t term) { return std::make_shared<Term>(term); }
@@ -148,8 +173,12 @@ OperandKind Gather::operand(size_t) const {
   return empty_ ? OperandKind::kTokens : OperandKind::kRows;
 }
 
-void Gather::Run(const StepContext&) const {
-  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+void Gather::Run(const StepContext& step) const {
+  const Rows& y = step.out_rows();
+  std::vector<int64_t> widths;
+  for (const ColumnRun& run : columns_) widths.push_back(run.size());
+  step.comm->Gather(step.member, empty_ ? nullptr : step.in_rows(0).data, widths, step.tokens(),
+                    step.Share(y.width, kColumnUnit), y.data);
 }
 
 OperationPtr MakeOwnPart(const ColumnRun& columns, const Shape& whole, const Shape& mine) {
@@ -158,8 +187,10 @@ OperationPtr MakeOwnPart(const ColumnRun& columns, const Shape& whole, const Sha
 
 std::string Send::attributes() const { return fmt::format("to={} tag={}", to_rank_, tag_); }
 
-void Send::Run(const StepContext&) const {
-  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+void Send::Run(const StepContext& step) const {
+  const Rows& x = step.in_rows(0);
+  const std::span<const float> all(x.data, static_cast<size_t>(step.tokens() * x.width));
+  step.comm->Send(*step.team, step.member, to_rank_, tag_, std::as_bytes(all));
 }
 
 Receive::Receive(int32_t from_rank, int32_t tag, const Shape& shape)
@@ -169,8 +200,10 @@ Receive::Receive(int32_t from_rank, int32_t tag, const Shape& shape)
 
 std::string Receive::attributes() const { return fmt::format("from={} tag={}", from_rank_, tag_); }
 
-void Receive::Run(const StepContext&) const {
-  LOCKSTEP_CHECK(false, "{}: no communicator", name());
+void Receive::Run(const StepContext& step) const {
+  const Rows& y = step.out_rows();
+  const std::span<float> all(y.data, static_cast<size_t>(step.tokens() * y.width));
+  step.comm->Receive(*step.team, step.member, from_rank_, tag_, std::as_writable_bytes(all));
 }
 
 }  // namespace lockstep

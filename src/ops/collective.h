@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,13 +45,18 @@ class Reduce final : public Operation {
   std::string attributes() const override;
   FactorRule::OwnAxes own_axes() const override { return own_; }
   OperandKind operand(size_t i) const override;
-  Split split() const override { return Split::kOwn; }
+  bool collective() const override { return true; }
+  Split split() const override { return terms_.size() == 1 ? Split::kColumns : Split::kOwn; }
   void Run(const StepContext& step) const override;
 
  private:
+  void AddFold(const PartialTerm& term);
+
   std::vector<PartialTerm> terms_;
   size_t rank_;
   std::vector<int> operand_of_;
+  std::vector<std::vector<int32_t>> rank_roots_;  // of each term
+  std::vector<std::optional<RootFold>> folds_;    // of each sum
   bool empty_ = false;
   std::string rule_;
   FactorRule::OwnAxes own_;
@@ -73,12 +79,13 @@ class Gather final : public Operation {
   Gather(std::vector<ColumnRun> columns, size_t rank, const Shape& mine, const Shape& whole);
 
   const std::vector<ColumnRun>& columns() const { return columns_; }
+  bool collective() const override { return true; }
 
   std::string_view name() const override { return "gather"; }
   std::string_view rule() const override { return rule_; }
   FactorRule::OwnAxes own_axes() const override { return own_; }
   OperandKind operand(size_t i) const override;
-  Split split() const override { return Split::kOwn; }
+  Split split() const override { return Split::kColumns; }
   void Run(const StepContext& step) const override;
 
  private:

@@ -13,6 +13,7 @@
 
 #include "base/function_ref.h"
 #include "base/thread_team.h"
+#include "comm/communicator.h"
 #include "formats/gemm.h"
 #include "ops/attention.h"
 #include "ops/factor_rule.h"
@@ -116,6 +117,7 @@ struct StepContext {
   // For operations whose threads meet inside a step; both are there or neither is.
   std::span<std::byte> shared = {};  // one piece for the whole team
   ThreadTeam* team = nullptr;
+  Communicator* comm = nullptr;
 
   int64_t tokens() const { return static_cast<int64_t>(rows.places.size()); }
   const Rows& in_rows(size_t i) const { return std::get<Rows>(in[i]); }
@@ -176,6 +178,9 @@ class Operation {
   virtual bool meets() const { return false; }
   // Bytes that the team shares in such a step.
   virtual size_t shared_bytes(std::span<const Operand>, int64_t) const { return 0; }
+  // Whether the step is one of step.comm's collectives: threads of all ranks meet in it, and its operands must not change until they
+  // meet in the next.
+  virtual bool collective() const { return false; }
   // Does this thread's share.
   virtual void Run(const StepContext& step) const = 0;
   // Shows every row that a weight of this step was multiplied by, row after row; on one thread, when all have run the step and none has
