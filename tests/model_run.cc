@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "exec/executor.h"
+#include "comm/communicator.h"
 #include "models/models.h"
 
 namespace lockstep::test {
@@ -15,12 +15,9 @@ namespace {
 // neighbours.
 class Pages {
  public:
-  Pages(const std::vector<std::vector<int32_t>>& sequences, const Graph& graph,
-        const std::string& kv_type)
-      : pool_(graph.states, {FindFormat(kv_type), FindFormat(kv_type)}, PagesOf(sequences)),
-        recurrent_(graph.states, std::ssize(sequences), 0),
-        tables_(sequences.size()) {
-    int64_t next = pool_.pages();
+  explicit Pages(const std::vector<std::vector<int32_t>>& sequences)
+      : count_(PagesOf(sequences)), tables_(sequences.size()) {
+    int64_t next = count_;
     for (size_t page = 0; next > 0; ++page) {
       for (size_t s = 0; s < sequences.size(); ++s) {
         if (page * kPageTokens < sequences[s].size()) tables_[s].push_back(static_cast<int32_t>(--next));
@@ -28,8 +25,7 @@ class Pages {
     }
   }
 
-  KvPool& pool() { return pool_; }
-  RecurrentPool& recurrent() { return recurrent_; }
+  int64_t count() const { return count_; }
   std::span<const int32_t> table(size_t sequence) const { return tables_[sequence]; }
 
  private:
@@ -39,8 +35,7 @@ class Pages {
     return pages;
   }
 
-  KvPool pool_;
-  RecurrentPool recurrent_;
+  const int64_t count_;
   std::vector<std::vector<int32_t>> tables_;
 };
 
@@ -49,7 +44,7 @@ void Append(std::span<const float> rows, std::vector<float>& to) {
 }
 
 // Takes each sequence's rows of the batch that just ran; rows[s]: how many it had.
-void Collect(const Executor& executor, const Graph& graph, const std::vector<size_t>& rows,
+void Collect(const RankSet& executor, const Graph& graph, const std::vector<size_t>& rows,
              bool hidden, std::vector<RunResult>& results) {
   std::vector<ValueId> streams(graph.hidden.begin(), graph.hidden.end() - 1);
   streams.push_back(graph.final_hidden);
@@ -79,25 +74,26 @@ ModelRun::ModelRun(const std::string& path)
 ModelRun::ModelRun(const std::string& path, Graph graph)
     : file_(GgufFile::Open(path)), graph_(std::move(graph)) {}
 
-ModelRun::Loaded& ModelRun::LoadedFor(int threads) {
-  std::unique_ptr<Loaded>& loaded = loaded_[threads];
-  if (!loaded) {
-    loaded = std::make_unique<Loaded>(threads);
-    loaded->weights =
-        std::make_unique<WeightStore>(FindWeights(graph_, file_), file_, loaded->team, nullptr);
-  }
-  return *loaded;
-}
-
 std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& sequences,
                                      const RunOptions& options) {
-  Loaded& loaded = LoadedFor(options.threads);
-  const std::vector<WeightUse> uses = FindWeights(graph_, file_);
+  const Plan plan = MakePlan(options.split, options.ranks, options.proportions);
+  const ShardedGraph sharded = Shard(
+      graph_, plan,
+      [&](const WeightSource& source) -> const Format& { return WeightFormat(file_, source); });
+  const std::vector<int> threads(static_cast<size_t>(options.ranks), options.threads);
+  const auto group = ConnectRanks({.local_ranks = options.ranks, .threads = threads});
   const int64_t rows = options.micro_batch * std::ssize(sequences);
-  const Program program(graph_, TakesCodes(uses), {rows, rows, options.hidden, true});
-  Pages pages(sequences, graph_, options.kv_type);
-  Executor executor(graph_, program, *loaded.weights, pages.pool(), pages.recurrent(), loaded.team,
-                    KernelsFor(options.isa));
+  RankSet ranks(sharded, file_, 0, options.ranks, {rows, rows, options.hidden, true});
+  const Pages pages(sequences);
+  const Format* kv = FindFormat(options.kv_type);
+  ranks.Load(*group,
+             {.threads = threads,
+              .cpus = std::vector<std::vector<int>>(threads.size()),
+              .kv = {kv, kv},
+              .pages = pages.count(),
+              .slots = std::ssize(sequences),
+              .isa = options.isa},
+             nullptr);
 
   std::vector<RunResult> results(sequences.size());
   for (size_t begin = 0;; begin += static_cast<size_t>(options.micro_batch)) {
@@ -115,8 +111,8 @@ std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& se
       }
     }
     if (batch.tokens.empty()) return results;
-    executor.Run(batch);
-    Collect(executor, graph_, counts, options.hidden, results);
+    ranks.Run(batch);
+    Collect(ranks, graph_, counts, options.hidden, results);
   }
 }
 

@@ -2,14 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/thread_team.h"
-#include "exec/weights.h"
+#include "exec/ranks.h"
 #include "gguf/gguf_file.h"
 #include "graph/graph.h"
 #include "simd/isa.h"
@@ -22,6 +19,10 @@ struct RunOptions {
   int64_t micro_batch = 96;  // tokens of each sequence in a batch
   std::string kv_type = "F32";
   bool hidden = false;  // ask for the residual stream as well
+  // Ranks, each of so many threads.
+  int ranks = 1;
+  SplitMode split = SplitMode::kTensor;
+  std::vector<double> proportions = {};
 };
 
 // Results of one sequence, of every position.
@@ -47,17 +48,8 @@ class ModelRun {
                              const RunOptions& options);
 
  private:
-  // A team, and the weights that it packed.
-  struct Loaded {
-    explicit Loaded(int threads) : team(threads) {}
-    ThreadTeam team;
-    std::unique_ptr<WeightStore> weights;
-  };
-  Loaded& LoadedFor(int threads);
-
   GgufFile file_;
   Graph graph_;
-  std::map<int, std::unique_ptr<Loaded>> loaded_;
 };
 
 // Norm of the difference over norm of `expected`; infinite where sizes differ.

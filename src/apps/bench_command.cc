@@ -162,9 +162,9 @@ std::vector<BenchResult> RunRounds(Model& model, std::span<const BenchTest> test
                                    const BenchRounds& rounds) {
   BenchRunner runner(model);
   std::vector<BenchResult> results;
-  for (const BenchTest& test : tests) results.push_back({test, model.team().size()});
+  for (const BenchTest& test : tests) results.push_back({test, model.threads()});
   const auto measurements = static_cast<uint64_t>(rounds.repetitions) * tests.size();
-  Progress bar(fmt::format("{} threads", model.team().size()), measurements);
+  Progress bar(fmt::format("{} threads", model.threads()), measurements);
   for (int64_t round = rounds.warmup ? -1 : 0; round < rounds.repetitions; ++round) {
     if (round >= 0) runner.MeasureLimits();
     for (BenchResult& result : results) {

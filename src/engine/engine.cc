@@ -96,10 +96,10 @@ class Engine::Impl {
   explicit Impl(const LoadOptions& options)
       : model_(options),
         sequences_(options.sequences),
-        cache_(model_.pool().pages(), kPageTokens),
-        snapshots_(model_.recurrent().snapshots()) {
+        cache_(model_.ranks().pages(), kPageTokens),
+        snapshots_(model_.ranks().snapshots()) {
     for (int64_t slot = sequences_; slot-- > 0;) free_slots_.push_back(slot);
-    thread_ = std::thread([this] { Loop(); });
+    if (model_.leads()) thread_ = std::thread([this] { Loop(); });
   }
 
   ~Impl() {
@@ -108,7 +108,7 @@ class Engine::Impl {
       closing_ = true;
     }
     wake_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   Result<std::shared_ptr<Request>> Submit(RequestOptions options) {
@@ -188,7 +188,7 @@ class Engine::Impl {
     job.pages = cache_.Match(job.tokens, most);
     job.slot = free_slots_.back();
     free_slots_.pop_back();
-    if (!model_.recurrent().empty()) BeginStates(job, most);
+    if (model_.ranks().recurrent()) BeginStates(job, most);
     job.computed = static_cast<int64_t>(job.pages.size()) * kPageTokens;
     job.result.cached_tokens = job.computed;
     job.started = Clock::now();
@@ -217,7 +217,7 @@ class Engine::Impl {
 
   // Has the next `count` rows of a job leave a snapshot where one is due. Returns how many rows may follow before another is.
   int64_t PlanSnapshot(Job& job, int64_t count) {
-    if (model_.recurrent().empty() || !job.options.cache_prompt) return count;
+    if (!model_.ranks().recurrent() || !job.options.cache_prompt) return count;
     std::erase_if(job.snapshots_at, [&](int64_t position) { return position < job.computed; });
     if (NextSnapshot(job) > job.computed + count) return count;
     job.snapshot = snapshots_.Reserve();
@@ -255,7 +255,7 @@ class Engine::Impl {
   }
 
   void Step() {
-    const ProgramOptions& limits = model_.program().options();
+    const ProgramOptions& limits = model_.ranks().options();
     Batch batch;
     struct Share {
       JobPtr job;
@@ -282,8 +282,8 @@ class Engine::Impl {
     std::ranges::rotate(order, order.begin() + std::ssize(shares));
     running_.assign(order.begin(), order.end());
 
-    model_.executor().Run(batch);
-    const std::span<const float> logits = model_.executor().Result(model_.graph().logits);
+    model_.ranks().Run(batch);
+    const std::span<const float> logits = model_.ranks().Result(model_.graph().logits);
     size_t output = 0;
     for (const Share& share : shares) {
       Job& job = *share.job;
@@ -300,7 +300,7 @@ class Engine::Impl {
   // Takes in the rows just computed; false where the job has ended.
   bool Advance(Job& job, int64_t first, int64_t rows, std::span<const float> logits) {
     for (int64_t row = first; row < first + rows; ++row) {
-      std::string step = model_.executor().Fault(row);
+      std::string step = model_.ranks().Fault(row);
       if (!step.empty()) {
         return Fail(job,
                     fmt::format("{}: expected finite numbers, found NaN or infinity at position {}",
@@ -417,5 +417,7 @@ Result<std::shared_ptr<Request>> Engine::Submit(RequestOptions options) {
 const Model& Engine::model() const { return impl_->model(); }
 const Tokenizer& Engine::tokenizer() const { return impl_->model().tokenizer(); }
 ThreadTeam& Engine::team() { return impl_->model().team(); }
+bool Engine::leads() const { return impl_->model().leads(); }
+void Engine::Follow() { impl_->model().Follow(); }
 
 }  // namespace lockstep

@@ -78,6 +78,10 @@ class Engine {
   // Cancels what is under way.
   ~Engine();
 
+  // As Model's: where several processes run one model, all but one follow.
+  bool leads() const;
+  void Follow();
+
   // Refused for an empty prompt, a prompt longer than the context, ids that are no tokens and sampling parameters out of range.
   Result<std::shared_ptr<Request>> Submit(RequestOptions options);
 

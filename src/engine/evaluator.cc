@@ -19,8 +19,8 @@ void Evaluator::Rewind(int64_t position) {
   LOCKSTEP_CHECK(position >= 0 && position <= position_, "{} of {}", position, position_);
   position_ = position;
   tokens_.resize(static_cast<size_t>(position));
-  RecurrentPool& recurrent = model_.recurrent();
-  if (recurrent.empty() || position == 0 || position >= recurrent.slot(0).checkpoint) return;
+  const RankSet& ranks = model_.ranks();
+  if (!ranks.recurrent() || position == 0 || position >= ranks.Checkpoint(0)) return;
   position_ = 0;
   Run(std::exchange(tokens_, {}));
 }
@@ -41,7 +41,7 @@ void Evaluator::Check(std::span<const int32_t> tokens) const {
 void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
                     FunctionRef<void(const EvaluatedRows&)> visit) {
   Check(tokens);
-  const ProgramOptions& limits = model_.program().options();
+  const ProgramOptions& limits = model_.ranks().options();
   const auto size = std::ssize(tokens);
   for (int64_t begin = 0, end = 0; begin < size; begin = end) {
     ThrowIfInterrupted();
@@ -57,9 +57,9 @@ void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
       batch.places.push_back({0, position_ + i - begin});
       if (i >= wanted) batch.outputs.push_back(static_cast<int32_t>(i - begin));
     }
-    model_.executor().Run(batch);
+    model_.ranks().Run(batch);
     for (int64_t row = 0; row < end - begin; ++row) {
-      const std::string step = model_.executor().Fault(row);
+      const std::string step = model_.ranks().Fault(row);
       if (!step.empty()) {
         throw Failed("{}: expected finite numbers, found NaN or infinity at position {}", step,
                      position_ + row);
@@ -68,7 +68,7 @@ void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
     position_ += end - begin;
     tokens_.insert(tokens_.end(), batch.tokens.begin(), batch.tokens.end());
     if (wanted < end) {
-      visit({wanted, end - wanted, model_.executor().Result(model_.graph().logits)});
+      visit({wanted, end - wanted, model_.ranks().Result(model_.graph().logits)});
     }
   }
 }
@@ -80,8 +80,8 @@ void Evaluator::Run(std::span<const int32_t> tokens) {
 std::span<const float> Evaluator::Hidden(int64_t layer) const {
   const Graph& graph = model_.graph();
   const auto index = static_cast<size_t>(layer);
-  return model_.executor().Result(index + 1 == graph.hidden.size() ? graph.final_hidden
-                                                                   : graph.hidden[index]);
+  return model_.ranks().Result(index + 1 == graph.hidden.size() ? graph.final_hidden
+                                                                : graph.hidden[index]);
 }
 
 }  // namespace lockstep

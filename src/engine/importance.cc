@@ -22,11 +22,15 @@ ImportanceCollector::ImportanceCollector(Model& model, const ImportanceOptions& 
     const Value& value = model.graph().values[i];
     wanted_[i] = value.kind == Value::Kind::kWeight && HasColumns(value, options_);
   }
-  model_.executor().SetObserver(
+  if (model.ranks().local_ranks() != 1) {
+    throw Refused("imatrix: expected one rank, which sees whole rows, found {}",
+                  model.ranks().local_ranks());
+  }
+  model_.ranks().executor(0).SetObserver(
       [this](ValueId weight, int64_t expert, std::span<const float> x) { See(weight, expert, x); });
 }
 
-ImportanceCollector::~ImportanceCollector() { model_.executor().SetObserver({}); }
+ImportanceCollector::~ImportanceCollector() { model_.ranks().executor(0).SetObserver({}); }
 
 void ImportanceCollector::See(ValueId weight, int64_t expert, std::span<const float> x) {
   const auto at = static_cast<size_t>(weight);

@@ -1,11 +1,17 @@
 #include "engine/model.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/topology.h"
+#include "engine/build_identity.h"
+#include "engine/sha256.h"
 #include "models/models.h"
 
 namespace lockstep {
@@ -35,14 +41,6 @@ bool Rotates(const Format& type, LoadOptions::KvRotation rotation) {
   return rotation == kOn;
 }
 
-std::unique_ptr<ThreadTeam> MakeTeam(int threads) {
-  const Topology topology = Topology::Detect();
-  if (threads == 0) threads = topology.DefaultThreads();
-  const auto cpus = topology.PlaceTeams({threads});
-  return cpus[0].empty() ? std::make_unique<ThreadTeam>(threads)
-                         : std::make_unique<ThreadTeam>(cpus[0]);
-}
-
 int64_t VocabOf(const Graph& graph) {
   const Shape& shape = graph.value(graph.logits).shape;
   return shape[shape.rank() - 1].size;
@@ -59,6 +57,7 @@ const LoadOptions& Checked(const LoadOptions& options) {
                          {"sequences", options.sequences, 1, int64_t{1} << 20},
                          {"snapshots", options.snapshots, -1, int64_t{1} << 20},
                          {"threads", options.threads, 0, 4096},
+                         {"ranks", options.ranks, 1, kMostRanks},
                          {"memory limit", options.memory_limit, 0, INT64_MAX}}) {
     if (row.value < row.least || row.value > row.most) {
       throw Refused("{}: expected {} to {}, found {}", row.name, row.least, row.most, row.value);
@@ -80,47 +79,144 @@ ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options)
   return program;
 }
 
-Model::Model(const LoadOptions& options)
-    : file_(GgufFile::Open(Checked(options).path)),
-      tokenizer_(Tokenizer::FromGguf(file_)),
-      isa_(BestIsa()) {
-  const KvTypes types{&KvType(options.k_type), &KvType(options.v_type)};
-  const ModelSource source(file_, {.context = options.context,
-                                   .rotate_keys = Rotates(*types.k, options.kv_rotation),
-                                   .rotate_values = Rotates(*types.v, options.kv_rotation)});
+std::string FileIdentity(const GgufFile& file) {
+  Sha256 sha;
+  for (size_t i = 0; i < file.shard_count(); ++i) sha.Add(file.head(i));
+  const uint64_t bytes = file.file_bytes();
+  sha.Add(std::as_bytes(std::span(&bytes, 1)));
+  return sha.Hex();
+}
+
+Model::Model(const LoadOptions& options) : isa_(BestIsa()) {
+  Connect(Checked(options));
+  Together([&] { Open(options); });
+  ExpectAlike(options);
+  Together([&] {
+    MakePrograms(options);
+    ChooseContext(options);
+  });
+  // The cache of a sequence has one length everywhere.
+  for (const std::string& text : group_->Collect(std::to_string(context_)))
+    context_ = std::min<int64_t>(context_, std::atoll(text.c_str()));
+  Together([&] { Load(options); });
+}
+
+void Model::Connect(const LoadOptions& options) {
+  const Topology topology = Topology::Detect();
+  // Processes that mpirun has not bound to CPUs of their own share those of the host.
+  const int beside = ProcessesOnThisHost();
+  const bool shared =
+      beside > 1 && std::ssize(topology.cpus) * beside > sysconf(_SC_NPROCESSORS_ONLN);
+  int threads = options.threads;
+  if (threads == 0) threads = topology.DefaultThreads() / (shared ? beside : 1);
+  threads = std::max(threads, options.ranks);
+  for (int i = 0; i < options.ranks; ++i)
+    threads_.push_back(static_cast<int>(ShareOf(threads, 1, i, options.ranks).size()));
+  cpus_ = shared ? std::vector<std::vector<int>>(threads_.size()) : topology.PlaceTeams(threads_);
+  group_ = ConnectRanks({.local_ranks = options.ranks,
+                         .threads = threads_,
+                         .lost_after_seconds = options.lost_after_seconds});
+}
+
+void Model::Together(FunctionRef<void()> part) const {
+  std::string mine;
+  std::exception_ptr error;
+  try {
+    part();
+  } catch (const std::exception& caught) {
+    mine = caught.what();
+    error = std::current_exception();
+  }
+  const std::vector<std::string> all = group_->Collect(mine);
+  if (error) std::rethrow_exception(error);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].empty()) throw Refused("process {}: {}", i, all[i]);
+  }
+}
+
+void Model::Open(const LoadOptions& options) {
+  file_.emplace(GgufFile::Open(options.path));
+  tokenizer_.emplace(Tokenizer::FromGguf(*file_));
+  kv_types_ = {&KvType(options.k_type), &KvType(options.v_type)};
+  const ModelSource source(*file_, {.context = options.context,
+                                    .rotate_keys = Rotates(*kv_types_.k, options.kv_rotation),
+                                    .rotate_values = Rotates(*kv_types_.v, options.kv_rotation)});
   trained_context_ = source.Count("context_length");
   graph_ = BuildGraph(source);
-  if (vocab() != tokenizer_.size()) {
-    Log(LogLevel::kDebug, "{}: {} tokens for {} rows of logits", file_.name(), tokenizer_.size(),
+  if (vocab() != tokenizer_->size()) {
+    Log(LogLevel::kDebug, "{}: {} tokens for {} rows of logits", file_->name(), tokenizer_->size(),
         vocab());
   }
-  std::vector<WeightUse> uses = FindWeights(graph_, file_);
-  int64_t weight_bytes = 0;
-  for (const WeightUse& use : uses) {
-    weight_bytes += use.bytes();
-    bytes_per_token_ += static_cast<int64_t>(use.used() * static_cast<double>(use.bytes()));
+}
+
+void Model::ExpectAlike(const LoadOptions& options) const {
+  if (group_->processes() == 1) return;
+  struct Row {
+    std::string_view what;
+    std::string mine;
+  };
+  for (const Row& row :
+       {Row{"file", FileIdentity(*file_)},
+        {"build", BuildIdentity()},
+        {"options",
+         fmt::format("-c {} -ub {} -np {} -ctk {} -ctv {} --kv-rotate {} {} -sm {} -ts {}",
+                     options.context, options.micro_batch, options.sequences, options.k_type,
+                     options.v_type, Rotates(*kv_types_.k, options.kv_rotation),
+                     Rotates(*kv_types_.v, options.kv_rotation), SplitModeName(options.split),
+                     fmt::join(options.proportions, ","))}}) {
+    const std::vector<std::string> all = group_->Collect(row.mine);
+    for (size_t i = 1; i < all.size(); ++i) {
+      if (all[i] != all[0]) {
+        throw Refused("{} of process {}: expected that of process 0, {}, found {}", row.what, i,
+                      all[0], all[i]);
+      }
+    }
   }
-  program_ =
-      std::make_unique<Program>(graph_, TakesCodes(uses), ProgramOptionsFor(graph_, options));
-  const int64_t snapshots = options.snapshots < 0 ? 2 * options.sequences + 2 : options.snapshots;
-  const Size recurrent_bytes = RecurrentPool::Bytes(graph_.states, options.sequences, snapshots);
-  ChooseContext(options,
-                weight_bytes + program_->arena_bytes() +
-                    static_cast<int64_t>(recurrent_bytes.value_or(kMostBytes)),
-                types);
-  team_ = MakeTeam(options.threads);
-  weights_ = std::make_unique<WeightStore>(std::move(uses), file_, *team_, options.progress);
-  pool_ = std::make_unique<KvPool>(graph_.states, types,
-                                   options.sequences * CeilDiv(context_, kPageTokens));
-  recurrent_ = std::make_unique<RecurrentPool>(graph_.states, options.sequences, snapshots);
-  executor_ =
-      std::make_unique<Executor>(graph_, *program_, *weights_, *pool_, *recurrent_, *team_, KernelsFor(isa_));
+}
+
+void Model::MakePrograms(const LoadOptions& options) {
+  const Plan plan = MakePlan(options.split, group_->ranks(), options.proportions);
+  sharded_ = Shard(graph_, plan, [&](const WeightSource& source) -> const Format& {
+    return WeightFormat(*file_, source);
+  });
+  ranks_ = std::make_unique<RankSet>(sharded_, *file_, group_->first_rank(), options.ranks,
+                                     ProgramOptionsFor(graph_, options));
+  snapshots_ = options.snapshots < 0 ? 2 * options.sequences + 2 : options.snapshots;
+}
+
+void Model::Load(const LoadOptions& options) {
+  ranks_->Load(*group_,
+               {.threads = threads_,
+                .cpus = cpus_,
+                .kv = kv_types_,
+                .pages = options.sequences * CeilDiv(context_, kPageTokens),
+                .slots = options.sequences,
+                .snapshots = snapshots_,
+                .isa = isa_},
+               options.progress);
+}
+
+int Model::threads() const { return std::accumulate(threads_.begin(), threads_.end(), 0); }
+
+ThreadTeam& Model::team() {
+  if (ranks_->local_ranks() == 1) return ranks_->team(0);
+  if (!all_threads_) {
+    std::vector<int> cpus;
+    for (const auto& of_rank : cpus_) cpus.insert(cpus.end(), of_rank.begin(), of_rank.end());
+    all_threads_ = std::ssize(cpus) == threads() ? std::make_unique<ThreadTeam>(cpus)
+                                                 : std::make_unique<ThreadTeam>(threads());
+  }
+  return *all_threads_;
 }
 
 int64_t Model::vocab() const { return VocabOf(graph_); }
 
-void Model::ChooseContext(const LoadOptions& options, int64_t other_bytes, const KvTypes& types) {
-  const Size page_bytes(static_cast<uint64_t>(KvPool::PageBytes(graph_.states, types)));
+void Model::ChooseContext(const LoadOptions& options) {
+  const Size page_bytes(static_cast<uint64_t>(ranks_->page_bytes(kv_types_)));
+  const int64_t other_bytes =
+      ranks_->weight_bytes() + ranks_->buffer_bytes() +
+      static_cast<int64_t>(
+          ranks_->recurrent_bytes(options.sequences, snapshots_).value_or(kMostBytes));
   const int64_t available = options.memory_limit != 0
                                 ? options.memory_limit
                                 : static_cast<int64_t>(AvailableMemoryBytes());

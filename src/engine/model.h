@@ -1,13 +1,16 @@
-// A model opened for running: file, tokenizer, weights, program, cache and threads, on one rank.
+// A model opened for running: file, tokenizer, plan, and ranks with weights, programs, caches and threads.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "base/function_ref.h"
 #include "base/thread_team.h"
-#include "exec/executor.h"
+#include "exec/ranks.h"
 #include "gguf/gguf_file.h"
 #include "graph/graph.h"
 #include "simd/isa.h"
@@ -20,7 +23,11 @@ struct LoadOptions {
   int64_t context = 0;  // positions of one sequence; 0: the model's own, less where memory is short
   int64_t micro_batch = 512;  // tokens computed at once, at least one for each sequence
   int64_t sequences = 1;      // sequences that run side by side, each with `context` positions
-  int threads = 0;            // 0: one for each usable core
+  int threads = 0;  // of this process, shared out over its ranks; 0: one for each usable core
+  int ranks = 1;    // of this process; under mpirun those of all processes count
+  SplitMode split = SplitMode::kTensor;
+  std::vector<double> proportions;  // of all ranks; empty: equal
+  double lost_after_seconds = 8;    // that a process may be silent
   int64_t snapshots = -1;     // recurrent states kept at the ends of cached prefixes; below 0: two a sequence and two more
   std::string k_type = "f16", v_type = "f16";
   // Heads are rotated before they are cached: where a cache has so few bits that it helps, or always or never.
@@ -35,43 +42,62 @@ struct LoadOptions {
 // The program of a model opened with these options: how many tokens and results a batch may have.
 ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options);
 
+// What a file is, to tell one from another without reading its weights: SHA-256 of metadata, directories and size.
+std::string FileIdentity(const GgufFile& file);
+
 class Model {
  public:
-  // Throws Refused for a file or options that are not acceptable, before weights are read where the model cannot fit in memory.
+  // Throws Refused for a file or options that are not acceptable, before weights are read where the model cannot fit in memory. Where
+  // several processes open it together, all throw where one does, and where their files, builds or options differ.
   explicit Model(const LoadOptions& options);
 
-  const GgufFile& file() const { return file_; }
+  // Whether this process decides what is computed. In others only Follow() may be called, which returns when the leader closes its model.
+  bool leads() const { return group_->leads(); }
+  void Follow() { ranks_->Follow(); }
+
+  const GgufFile& file() const { return *file_; }
   const Graph& graph() const { return graph_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  const Program& program() const { return *program_; }
-  Executor& executor() { return *executor_; }
-  KvPool& pool() { return *pool_; }
-  RecurrentPool& recurrent() { return *recurrent_; }
-  ThreadTeam& team() { return *team_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const ShardedGraph& sharded() const { return sharded_; }
+  RankSet& ranks() { return *ranks_; }
+  const RankSet& ranks() const { return *ranks_; }
+  const KvTypes& kv_types() const { return kv_types_; }
+  // A team of all threads of this process, for work between batches.
+  ThreadTeam& team();
+  int threads() const;
   Isa isa() const { return isa_; }
 
   int64_t vocab() const;
   int64_t context() const { return context_; }
   int64_t trained_context() const { return trained_context_; }
-  int64_t weight_bytes() const { return weights_->bytes(); }
+  // Of this process.
+  int64_t weight_bytes() const { return ranks_->weight_bytes(); }
   // Bytes of weights that one token reads, and of K and V for each position it sees: what bounds decoding.
-  int64_t bytes_per_token() const { return bytes_per_token_; }
-  int64_t kv_bytes_per_position() const { return pool_->page_bytes() / kPageTokens; }
+  int64_t bytes_per_token() const { return ranks_->token_bytes(); }
+  int64_t kv_bytes_per_position() const { return ranks_->page_bytes(kv_types_) / kPageTokens; }
 
  private:
-  void ChooseContext(const LoadOptions& options, int64_t weight_bytes, const KvTypes& types);
+  void Connect(const LoadOptions& options);
+  void Open(const LoadOptions& options);
+  void ExpectAlike(const LoadOptions& options) const;
+  void MakePrograms(const LoadOptions& options);
+  void ChooseContext(const LoadOptions& options);
+  void Load(const LoadOptions& options);
+  // Does this process's part of opening; all processes fail where one does.
+  void Together(FunctionRef<void()> part) const;
 
-  GgufFile file_;
-  Tokenizer tokenizer_;
+  std::vector<std::vector<int>> cpus_;  // of each rank
+  std::vector<int> threads_;
+  std::unique_ptr<RankGroup> group_;
+  std::optional<GgufFile> file_;
+  std::optional<Tokenizer> tokenizer_;
   Graph graph_;
+  ShardedGraph sharded_;
+  KvTypes kv_types_;
   Isa isa_;
-  int64_t context_ = 0, trained_context_ = 0, bytes_per_token_ = 0;
-  std::unique_ptr<ThreadTeam> team_;
-  std::unique_ptr<WeightStore> weights_;
-  std::unique_ptr<Program> program_;
-  std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<RecurrentPool> recurrent_;
-  std::unique_ptr<Executor> executor_;
+  int64_t context_ = 0, trained_context_ = 0, snapshots_ = 0;
+  std::unique_ptr<RankSet> ranks_;
+  std::unique_ptr<ThreadTeam> all_threads_;
 };
 
 }  // namespace lockstep

@@ -19,14 +19,15 @@ Operand SlotOperand(const Slot& slot, std::byte* arena, int64_t rows) {
 }  // namespace
 
 Executor::Executor(const Graph& graph, const Program& program, const WeightStore& weights,
-                   KvPool& pool, RecurrentPool& recurrent, ThreadTeam& team,
-                   const Kernels& kernels)
+                   KvPool& pool, RecurrentPool& recurrent, ThreadTeam& team, const Kernels& kernels,
+                   Communicator& comm)
     : graph_(graph),
       program_(program),
       pool_(pool),
       recurrent_(recurrent),
       team_(team),
       kernels_(kernels),
+      comm_(comm),
       arena_(Size(static_cast<uint64_t>(program.arena_bytes())), "buffers"),
       faults_(program.options().max_tokens) {
   const ProgramOptions& options = program.options();
@@ -133,12 +134,25 @@ void Executor::MoveSlots() {
   });
 }
 
+// Other ranks wait for this one: they must hear why it does not come.
 void Executor::RunMember(int member) {
+  try {
+    RunSteps(member);
+  } catch (const std::exception& error) {
+    comm_.Abort(error.what());
+    throw;
+  } catch (...) {
+    comm_.Abort("another thread has failed");
+    throw;
+  }
+}
+
+void Executor::RunSteps(int member) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   for (size_t i = 0; i < program_.steps().size(); ++i) {
     const Step& step = program_.steps()[i];
-    if (step.barrier) team_.Barrier();
+    if (step.barrier && !step.op->collective()) team_.Barrier();
     const auto set = static_cast<size_t>(step.rows);
     const StepContext context{
         kernels_,
@@ -153,7 +167,8 @@ void Executor::RunMember(int member) {
         &faults_,
         static_cast<int32_t>(i),
         shared_.bytes(),
-        &team_};
+        &team_,
+        &comm_};
     step.op->Run(context);
     if (observer_) Observe(context, step);
     if (tracing_ && member == 0) {
@@ -181,9 +196,9 @@ std::span<const float> Executor::Result(ValueId value) const {
       rows_[static_cast<size_t>(RowSet::kOutputs)].tokens.size() * static_cast<size_t>(slot.width)};
 }
 
-std::string Executor::Fault(int64_t row) const {
+const Step* Executor::Fault(int64_t row) const {
   const int32_t step = faults_.step(row);
-  return step < 0 ? "" : program_.steps()[static_cast<size_t>(step)].name;
+  return step < 0 ? nullptr : &program_.steps()[static_cast<size_t>(step)];
 }
 
 }  // namespace lockstep

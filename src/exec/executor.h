@@ -39,15 +39,15 @@ class Executor {
  public:
   // All must outlive the executor.
   Executor(const Graph& graph, const Program& program, const WeightStore& weights, KvPool& pool,
-           RecurrentPool& recurrent, ThreadTeam& team, const Kernels& kernels);
+           RecurrentPool& recurrent, ThreadTeam& team, const Kernels& kernels, Communicator& comm);
 
   // Runs a batch of at most max_tokens rows with at most max_outputs outputs.
   void Run(const Batch& batch);
 
   // Results of the last run. value: graph.logits, or what ProgramOptions::hidden keeps. [outputs, width]
   std::span<const float> Result(ValueId value) const;
-  // The name of the first step that met a number that is not finite in this row of the last batch, empty where none did.
-  std::string Fault(int64_t row) const;
+  // The first step that met a number that is not finite in this row of the last batch, null where none did.
+  const Step* Fault(int64_t row) const;
 
   // Sees every row x: [k] that a weight is multiplied by, while it is set; expert: 0 where the weight is one matrix. Called by one thread at a
   // time. Empty: nobody looks.
@@ -61,6 +61,7 @@ class Executor {
  private:
   void RunMember(int member);
   void Observe(const StepContext& context, const Step& step);
+  void RunSteps(int member);
   // Turns the places of a batch into addresses in this rank's pool.
   void PlaceRows(const Batch& batch);
   // Makes the slots of recurrent states ready for the rows in places_, and moves them past the rows.
@@ -73,6 +74,7 @@ class Executor {
   RecurrentPool& recurrent_;
   ThreadTeam& team_;
   const Kernels& kernels_;
+  Communicator& comm_;
   Buffer arena_;
   Buffer scratch_;
   Buffer shared_;

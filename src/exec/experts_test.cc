@@ -103,7 +103,9 @@ class ExpertsTest : public testing::Test {
     const Program program(graph, TakesCodes(uses), {micro_batch, micro_batch, false, true});
     KvPool pool({}, {FindFormat("F32"), FindFormat("F32")}, 1);
     RecurrentPool recurrent({}, 1, 0);
-    Executor executor(graph, program, weights, pool, recurrent, team, KernelsFor(BestIsa()));
+    const auto group = ConnectRanks({.local_ranks = 1, .threads = {team.size()}});
+    Executor executor(graph, program, weights, pool, recurrent, team, KernelsFor(BestIsa()),
+                      group->local(0));
     std::vector<float> logits;
     for (int32_t begin = 0; begin < 40; begin += static_cast<int32_t>(micro_batch)) {
       Batch batch;

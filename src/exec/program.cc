@@ -31,14 +31,21 @@ std::string_view SplitName(Split split) {
 
 }  // namespace
 
+std::vector<ValueId> KeptValues(const Graph& graph, const ProgramOptions& options) {
+  std::vector<ValueId> kept;
+  if (options.logits) kept.push_back(graph.logits);
+  if (options.hidden) {
+    for (ValueId id : graph.hidden) kept.push_back(id);
+    kept.push_back(graph.final_hidden);
+  }
+  std::erase(kept, kNoValue);
+  return kept;
+}
+
 Program::Program(const Graph& graph, const std::function<bool(ValueId)>& quantized,
                  const ProgramOptions& options)
     : options_(options) {
-  if (options.logits) kept_.push_back(graph.logits);
-  if (options.hidden) {
-    kept_.insert(kept_.end(), graph.hidden.begin(), graph.hidden.end());
-    kept_.push_back(graph.final_hidden);
-  }
+  kept_ = KeptValues(graph, options);
   FindDemand(graph);
   Lower(graph, quantized);
   PlaceBarriers(graph);
@@ -186,6 +193,7 @@ void Program::PlaceBarriers(const Graph& graph) {
     }
     for (int32_t state : states) barrier |= states_written.contains(state);
     if (met && step.op->meets()) barrier = true;
+    if (step.op->collective()) barrier = true;
     step.barrier = barrier;
     if (barrier) {
       fresh.clear();
@@ -206,6 +214,21 @@ void Program::PlaceBuffers() {
   for (int32_t i = count; i-- > 0;) {
     free_from[static_cast<size_t>(i)] = next;
     if (steps_[static_cast<size_t>(i)].barrier) next = i;
+  }
+  // What a collective reads, slower ranks read until they come to the next.
+  std::vector<int32_t> read_until(static_cast<size_t>(count) + 1, count);
+  for (int32_t i = count, seen = count; i-- > 0;) {
+    read_until[static_cast<size_t>(i)] = seen;
+    if (steps_[static_cast<size_t>(i)].op->collective()) seen = i;
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    const Step& step = steps_[static_cast<size_t>(i)];
+    if (!step.op->collective()) continue;
+    for (int32_t slot : step.in) {
+      if (slot < 0) continue;
+      int32_t& last = slots_[static_cast<size_t>(slot)].last_use;
+      last = std::max(last, read_until[static_cast<size_t>(i)]);
+    }
   }
   std::vector<size_t> order(slots_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -22,6 +22,9 @@ struct ProgramOptions {
   bool logits = true;
 };
 
+// The values of a graph that a program keeps; those that another rank makes are not among them.
+std::vector<ValueId> KeptValues(const Graph& graph, const ProgramOptions& options);
+
 // Which rows of a batch a value has.
 enum class RowSet : uint8_t { kAll, kOutputs };
 
@@ -42,7 +45,7 @@ struct Step {
   std::string name;
   RowSet rows = RowSet::kAll;
   Split split = Split::kTokens;  // as chosen for this step
-  bool barrier = false;          // before it
+  bool barrier = false;          // before it; a collective is one itself
   std::vector<int32_t> in;       // slots, -1 for operands that are no computed value
   std::vector<ValueId> in_values;
   int32_t out = -1;  // slot

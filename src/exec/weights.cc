@@ -17,21 +17,18 @@ constexpr uint64_t kMatrixSlack = 4096;
 
 int64_t Elements(const Shape& shape) { return static_cast<int64_t>(shape.Count().value_or(0)); }
 
-// Numbers in one row of a weight, as the operation that uses it reads rows.
-int64_t RowWidth(const Graph& graph, const Node& node, size_t operand, OperandKind kind) {
-  const Shape& shape = graph.value(node.inputs[operand]).shape;
-  if (kind == OperandKind::kVector) return Elements(shape);
-  if (kind == OperandKind::kTable) return Elements(shape) / shape[0].size;
+// How many of a weight's axes count its rows, as the operation that uses it reads rows.
+size_t AxesOfRows(const Graph& graph, const Node& node, const Value& value, OperandKind kind) {
+  if (kind == OperandKind::kTable) return 1;
   // A matrix meets the rows of operand 0; their first axis is t.
-  const Shape& x = graph.value(node.inputs[0]).shape;
-  return Elements(x) / x[0].size;
+  return value.shape.rank() - (graph.value(node.inputs[0]).shape.rank() - 1);
 }
 
-const Format& WeightFormat(const GgufFile& file, const GgufTensor& tensor) {
+void ExpectWeightType(const GgufFile& file, const GgufTensor& tensor) {
   const Format* format = FindFormat(tensor.type->id);
   if (format->group != 0 || format->name == "F32" || format->name == "F16" ||
       format->name == "BF16") {
-    return *format;
+    return;
   }
   throw Refused("{}: {}: expected a type of weights, found {}", Printable(file.name(), 4096),
                 tensor.name, format->name);
@@ -44,28 +41,58 @@ void ExpectRows(const GgufFile& file, const GgufTensor& tensor, int64_t width, i
                 tensor.name, width, rows, tensor.dims[0], tensor.rows());
 }
 
+// The part of a matrix whose axes [first, middle) count rows, and those after them columns.
+void TakePart(const GgufFile& file, const Value& value, size_t first, size_t middle,
+              WeightUse& use) {
+  const Value whole = WholeOf(value);
+  const size_t rank = value.shape.rank();
+  auto size = [](const std::vector<IndexRun>& runs) {
+    int64_t sum = 0;
+    for (const IndexRun& run : runs) sum += run.size;
+    return sum;
+  };
+  const std::vector<IndexRun> columns = RunsOf(value, middle, rank);
+  use.part = {size(RunsOf(whole, first, middle)), size(RunsOf(whole, middle, rank)),
+              RunsOf(value, first, middle), columns[0].begin};
+  use.rows = size(use.part.row_runs);
+  use.width = size(columns);
+  use.format = &use.in_file().held();
+  const int64_t block = use.format->block;
+  if (columns.size() > 1 || use.part.column_begin % block != 0 ||
+      (use.width % block != 0 && use.part.column_begin + use.width != use.part.width)) {
+    throw Refused("{}: {}: expected a cut along whole blocks of {}, found columns {} to {} of {}",
+                  Printable(file.name(), 4096), use.tensor.name, block, use.part.column_begin,
+                  use.part.column_begin + use.width, use.part.width);
+  }
+}
+
 // All experts from one tensor, or each from its own.
 std::vector<WeightUse> FindExperts(const GgufFile& file, ValueId id, const Value& value) {
-  const Shape& shape = value.shape;
-  const int64_t experts = shape[0].size, rows = shape[1].size, width = shape[2].size;
+  const IndexRun held = RunsOf(value, 0, 1)[0];
+  const int64_t all = WholeOf(value).shape[0].size;
   const std::string& name = value.source.tensor;
   const size_t star = name.find('*');
   std::vector<WeightUse> uses;
-  for (int64_t first = 0; first < experts; first += uses.back().experts) {
+  for (int64_t done = 0; done < held.size; done += uses.back().experts) {
     std::string part = name;
+    const int64_t first = held.begin + done;
     if (star != name.npos) part.replace(star, 1, std::to_string(first));
-    const int64_t held = star == name.npos ? experts : 1;
     const GgufTensor tensor = file.RequireTensor(part);
-    const WeightRows in_file{tensor, value.source, rows, width};
-    const auto [file_rows, file_width] = in_file.file_shape();
-    ExpectRows(file, tensor, file_width, held * file_rows);
-    WeightFormat(file, tensor);
-    const Format& format = in_file.held();
-    uses.push_back({id, OperandKind::kExperts, tensor, rows, width, value.source, &format,
-                    file_rows, held, first, experts});
-    if (&format != uses[0].format) {
+    WeightUse use{id, OperandKind::kExperts, tensor, 0, 0, value.source, nullptr};
+    TakePart(file, value, 1, 2, use);
+    const auto [file_rows, file_width] = use.in_file().file_shape();
+    ExpectRows(file, tensor, file_width, (star == name.npos ? all : 1) * file_rows);
+    ExpectWeightType(file, tensor);
+    use.file_rows = file_rows;
+    use.file_expert = star == name.npos ? first : 0;
+    use.experts = star == name.npos ? held.size : 1;
+    use.first_expert = done;
+    use.all_experts = held.size;
+    uses.push_back(std::move(use));
+    if (uses.back().format != uses[0].format) {
       throw Refused("{}: {}: expected {} as {} is, found {}", Printable(file.name(), 4096),
-                    tensor.name, uses[0].format->name, uses[0].tensor.name, format.name);
+                    tensor.name, uses[0].format->name, uses[0].tensor.name,
+                    uses.back().format->name);
     }
   }
   return uses;
@@ -107,24 +134,20 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
     return uses;
   }
   const GgufTensor tensor = file.RequireTensor(value.source.tensor);
-  const int64_t elements = Elements(value.shape);
-  WeightUse use{id,
-                kind,
-                tensor,
-                0,
-                RowWidth(graph, node, operand, kind),
-                value.source,
-                nullptr};
-  use.rows = elements / use.width;
-  use.format = &use.in_file().held();
+  WeightUse use{id, kind, tensor, 0, 0, value.source, nullptr};
   if (kind == OperandKind::kVector) {
-    use.source.row_begin *= ExpectVector(file, tensor, value);
+    use.part.row_runs = RunsOf(value, 0, value.shape.rank());
+    use.rows = 1;
+    use.width = Elements(value.shape);
+    use.format = FindFormat(tensor.type->id);
+    use.source.row_begin *= ExpectVector(file, tensor, WholeOf(value));
   } else {
+    TakePart(file, value, 0, AxesOfRows(graph, node, value, kind), use);
     const auto [rows, width] = use.in_file().file_shape();
     ExpectRows(file, tensor, width, rows);
   }
   // A table may list numbers of other things.
-  if (kind != OperandKind::kTable || use.format->name != "I32") WeightFormat(file, tensor);
+  if (kind != OperandKind::kTable || use.format->name != "I32") ExpectWeightType(file, tensor);
   return {use};
 }
 
@@ -142,8 +165,11 @@ std::vector<uint64_t> FileDims(const Graph& graph, const Node& node, size_t oper
   }
   const bool stacked = kind == OperandKind::kExperts;
   const int64_t count = stacked ? shape[0].size : 1;
-  const int64_t width = stacked ? shape[2].size : RowWidth(graph, node, operand, kind);
-  const WeightRows in_file{{}, value.source, Elements(shape) / count / width, width};
+  int64_t width = 1;
+  for (size_t i = stacked ? 2 : AxesOfRows(graph, node, value, kind); i < shape.rank(); ++i)
+    width *= shape[i].size;
+  WeightRows in_file{{}, value.source, Elements(shape) / count / width, width, {}};
+  in_file.part = {in_file.rows, width, {{0, in_file.rows}}, 0};
   const auto [file_rows, file_width] = in_file.file_shape();
   if (stacked) return {size(file_width), size(file_rows), size(count)};
   return {size(file_width), size(file_rows)};
@@ -191,6 +217,12 @@ void ExpectOneForm(const Graph& graph, const GgufFile& file, const Node& node,
 }
 
 }  // namespace
+
+const Format& WeightFormat(const GgufFile& file, const WeightSource& source) {
+  std::string name = source.tensor;
+  if (const size_t star = name.find('*'); star != name.npos) name.replace(star, 1, "0");
+  return WeightRows{file.RequireTensor(name), source, 0, 0, {}}.held();
+}
 
 int64_t WeightUse::bytes() const {
   switch (kind) {
@@ -274,7 +306,9 @@ WeightStore::WeightStore(std::vector<WeightUse> uses, const GgufFile& file, Thre
 void WeightStore::PackMatrix(const WeightUse& use, int64_t file_row, const GgufFile& file,
                              ThreadTeam& team, PackedMatrix& matrix) {
   const int64_t row_bytes = use.format->RowBytes(use.width);
-  const std::byte* rows = use.tensor.data.data() + (file_row + use.source.row_begin) * row_bytes;
+  const std::byte* rows =
+      use.tensor.data.data() +
+      (file_row + use.source.row_begin + use.part.row_runs[0].begin) * row_bytes;
   Buffer together;
   if (use.in_file().scattered()) {
     together = Buffer(Size(static_cast<uint64_t>(use.rows)) * Size(static_cast<uint64_t>(row_bytes)),
@@ -319,7 +353,8 @@ void WeightStore::LoadExperts(const WeightUse& use, const GgufFile& file, Thread
                 use.tensor.name);
   for (size_t e = 0; e < own.size(); ++e) {
     own[e].data = buffer.data() + static_cast<int64_t>(e) * bytes;
-    PackMatrix(use, static_cast<int64_t>(e) * use.file_rows, file, team, own[e]);
+    PackMatrix(use, (use.file_expert + static_cast<int64_t>(e)) * use.file_rows, file, team,
+               own[e]);
   }
   file.Release(use.tensor);
   buffers_.push_back(std::move(buffer));
@@ -329,11 +364,15 @@ void WeightStore::LoadVector(const WeightUse& use, const GgufFile& file) {
   std::vector<float> all(static_cast<size_t>(use.tensor.dims[0] * use.tensor.rows()));
   use.format->decode(use.tensor.data.data(), static_cast<int64_t>(all.size()) / use.format->block,
                      all.data());
-  std::vector<float> values(all.begin() + use.source.row_begin, all.begin() + use.source.row_begin + use.width);
+  std::vector<float> values;
+  for (const IndexRun& run : use.part.row_runs) {
+    const auto first = all.begin() + use.source.row_begin + run.begin;
+    values.insert(values.end(), first, first + run.size);
+  }
   auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
   if (bad != values.end()) {
     throw Refused("{}: {}: expected finite weights, found {} at {}", Printable(file.name(), 4096),
-                  use.tensor.name, *bad, use.source.row_begin + (bad - values.begin()));
+                  use.tensor.name, *bad, use.source.row_begin + use.part.Row(bad - values.begin()));
   }
   vectors_.push_back(std::move(values));
   operands_[{use.value, use.kind}] = std::span<const float>(vectors_.back());

@@ -23,12 +23,14 @@ struct WeightUse {
   int64_t rows, width;  // of one expert where there are experts; width: numbers in a row
   WeightSource source;  // which of the tensor's rows (of each expert) they are
   const Format* format;  // in which they are held
+  MatrixPart part = {};  // that the rank holds; of a vector, its numbers as rows
   int64_t file_rows = 0;  // rows of one expert in the tensor
-  int64_t experts = 1;    // experts of this tensor
+  int64_t file_expert = 0;  // the first expert of this tensor that is held
+  int64_t experts = 1;      // that are held of this tensor
   int64_t first_expert = 0, all_experts = 1;
   int64_t used_experts = 1;  // that one token reads, of all
 
-  WeightRows in_file() const { return {tensor, source, rows, width}; }
+  WeightRows in_file() const { return {tensor, source, rows, width, part}; }
   // Bytes this use takes in memory of its own (tables stay in the file's map).
   int64_t bytes() const;
   // The share of it that one token reads, of weights that are multiplied.
@@ -51,6 +53,9 @@ struct ExpectedTensor {
 // The tensors of all weights of the graph, by the order of their first use; where files may hold a weight in several ways, as the graph
 // names it.
 std::vector<ExpectedTensor> ExpectedTensors(const Graph& graph);
+
+// The type in which a weight is held. Throws Refused where the file has none, or one of another kind.
+const Format& WeightFormat(const GgufFile& file, const WeightSource& source);
 
 // Whether multiplications with a weight take their activations in 8-bit codes: what Program asks.
 std::function<bool(ValueId)> TakesCodes(std::span<const WeightUse> uses);
