@@ -46,6 +46,17 @@ TEST_P(ArchitectureOf, RunsWithTheSameBitsForEveryShape) {
   }
 }
 
+TEST_P(ArchitectureOf, RunsWithTheSameBitsOnAnyRanks) {
+  const std::string plain = Write(Model());
+  for (const auto& [weights, kv] : {std::pair("F32", "F32"), std::pair("Q4_0", "Q8_0")}) {
+    SCOPED_TRACE(weights);
+    const std::string path = folder_ / (std::string(weights) + ".gguf");
+    WriteInFormat(GgufFile::Open(plain), *FindFormat(std::string_view(weights)), path);
+    ModelRun model(path);
+    EXPECT_EQ(RankDependence(model, Prompt(70), kv), "");
+  }
+}
+
 TEST_P(ArchitectureOf, RunsQuantisedNearToItsPlainSelf) {
   TinyOptions options = OptionsFor(GetParam());
   // Of scores that are nearly equal others may be chosen: here all are.

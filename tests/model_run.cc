@@ -1,5 +1,7 @@
 #include "model_run.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -76,7 +78,8 @@ ModelRun::ModelRun(const std::string& path, Graph graph)
 
 std::vector<RunResult> ModelRun::Run(const std::vector<std::vector<int32_t>>& sequences,
                                      const RunOptions& options) {
-  const Plan plan = MakePlan(options.split, options.ranks, options.proportions);
+  Plan plan = MakePlan(options.split, options.ranks, options.proportions);
+  plan.seeds = options.seeds;
   const ShardedGraph sharded = Shard(
       graph_, plan,
       [&](const WeightSource& source) -> const Format& { return WeightFormat(file_, source); });
@@ -162,6 +165,37 @@ std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
       return fmt::format("sequence {} of {} in micro-batches of {}: differs by {}", s, mates.size(),
                          micro_batch, RelativeDifference(together[s].logits, alone));
     }
+  }
+  return "";
+}
+
+std::string RankDependence(ModelRun& model, const std::vector<int32_t>& tokens,
+                           const std::string& kv_type) {
+  struct Split {
+    SplitMode mode;
+    std::vector<double> shares;
+    int64_t micro_batch;
+    std::string seeds = Plan{}.seeds;
+  };
+  constexpr SplitMode kTensor = SplitMode::kTensor, kLayer = SplitMode::kLayer;
+  const Split splits[] = {
+      {kTensor, {1, 1}, 96},     {kTensor, {1, 1, 1}, 7}, {kTensor, {1, 1, 1, 1}, 33},
+      {kTensor, {1, 3}, 96},     {kTensor, {7, 1}, 1},    {kTensor, {1, 0}, 33},
+      {kTensor, {0, 2, 1}, 96},  {kLayer, {1, 1}, 96},    {kLayer, {3, 1}, 7},
+      {kLayer, {1, 0}, 33},      {kTensor, {1, 1}, 96, "f"}, {kTensor, {1, 2}, 96, "kn"},
+      {kTensor, {2, 1, 1}, 96, "nvu"}, {kTensor, {1, 1}, 96, "efdr"}, {kTensor, {1, 1, 1}, 96, "rk"}};
+  const std::vector<float> expected = model.Run({tokens}, {.kv_type = kv_type})[0].logits;
+  for (const Split& split : splits) {
+    RunOptions options = {.micro_batch = split.micro_batch, .kv_type = kv_type};
+    options.threads = split.micro_batch == 33 ? 2 : 1;
+    options.ranks = static_cast<int>(split.shares.size());
+    options.split = split.mode;
+    options.proportions = split.shares;
+    options.seeds = split.seeds;
+    const std::vector<float> found = model.Run({tokens}, options)[0].logits;
+    if (SameBits(found, expected)) continue;
+    return fmt::format("{}, shares {}, along {}: differs by {}", SplitModeName(split.mode),
+                       fmt::join(split.shares, ":"), split.seeds, RelativeDifference(found, expected));
   }
   return "";
 }

@@ -23,6 +23,7 @@ struct RunOptions {
   int ranks = 1;
   SplitMode split = SplitMode::kTensor;
   std::vector<double> proportions = {};
+  std::string seeds = Plan{}.seeds;  // axes that are cut
 };
 
 // Results of one sequence, of every position.
@@ -63,5 +64,10 @@ bool SameBits(std::span<const float> a, std::span<const float> b);
 // about the first that does not.
 std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
                             const std::string& kv_type);
+
+// The same of ranks: numbers of them, even and uneven shares, some with nothing, of tensors and of layers, and cuts along other axes
+// than those of a usual plan.
+std::string RankDependence(ModelRun& model, const std::vector<int32_t>& tokens,
+                           const std::string& kv_type);
 
 }  // namespace lockstep::test

@@ -29,7 +29,48 @@ std::string_view SplitName(Split split) {
   }
 }
 
+// What is needed of each node's output; `collectives`: at least, of those of the graph in order, none where there are none.
+std::vector<Demand> NodeDemand(const Graph& graph, std::span<const ValueId> kept,
+                               std::span<const Demand> collectives) {
+  std::vector<Demand> of_value(graph.values.size(), Demand::kNone), of_node(graph.nodes.size());
+  for (ValueId id : kept) of_value[static_cast<size_t>(id)] = Demand::kOutputs;
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    Demand& demand = of_node[n];
+    demand = node.op->writes_state() ? Demand::kAll : of_value[static_cast<size_t>(node.output)];
+    if (node.op->collective() && !collectives.empty()) {
+      demand = std::max(demand, collectives.back());
+      collectives = collectives.first(collectives.size() - 1);
+    }
+    for (ValueId id : node.inputs) {
+      Demand& of_input = of_value[static_cast<size_t>(id)];
+      of_input = std::max(of_input, demand);
+    }
+  }
+  return of_node;
+}
+
 }  // namespace
+
+std::vector<Demand> CollectiveDemand(std::span<const Graph> ranks, const ProgramOptions& options) {
+  std::vector<Demand> together;
+  // What a rank must make raises what it needs of earlier collectives, and so what others must make.
+  for (bool settled = false; !settled;) {
+    const std::vector<Demand> before = together;
+    for (const Graph& graph : ranks) {
+      const std::vector<Demand> needed = NodeDemand(graph, KeptValues(graph, options), before);
+      size_t at = 0;
+      for (size_t n = 0; n < graph.nodes.size(); ++n) {
+        if (!graph.nodes[n].op->collective()) continue;
+        if (at == together.size()) together.push_back(Demand::kNone);
+        together[at] = std::max(together[at], needed[n]);
+        ++at;
+      }
+    }
+    settled = together == before;
+  }
+  return together;
+}
 
 std::vector<ValueId> KeptValues(const Graph& graph, const ProgramOptions& options) {
   std::vector<ValueId> kept;
@@ -43,26 +84,12 @@ std::vector<ValueId> KeptValues(const Graph& graph, const ProgramOptions& option
 }
 
 Program::Program(const Graph& graph, const std::function<bool(ValueId)>& quantized,
-                 const ProgramOptions& options)
-    : options_(options) {
-  kept_ = KeptValues(graph, options);
-  FindDemand(graph);
+                 const ProgramOptions& options, std::span<const Demand> collectives)
+    : options_(options), kept_(KeptValues(graph, options)) {
+  demand_ = NodeDemand(graph, kept_, collectives);
   Lower(graph, quantized);
   PlaceBarriers(graph);
   PlaceBuffers();
-}
-
-void Program::FindDemand(const Graph& graph) {
-  demand_.assign(graph.values.size(), Demand::kNone);
-  for (ValueId id : kept_) demand_[static_cast<size_t>(id)] = Demand::kOutputs;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const Demand demand =
-        node->op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node->output)];
-    for (ValueId id : node->inputs) {
-      Demand& of_input = demand_[static_cast<size_t>(id)];
-      of_input = std::max(of_input, demand);
-    }
-  }
 }
 
 int32_t Program::AddSlot(ValueId value, RowSet rows, bool quantized, int64_t width) {
@@ -119,9 +146,9 @@ int32_t Program::SlotOf(const Graph& graph, ValueId value, RowSet rows, bool qua
 }
 
 void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quantized) {
-  for (const Node& node : graph.nodes) {
-    const Demand demand =
-        node.op->writes_state() ? Demand::kAll : demand_[static_cast<size_t>(node.output)];
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const Demand demand = demand_[n];
     if (demand == Demand::kNone) continue;
     Step step;
     step.op = node.op;

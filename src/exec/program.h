@@ -25,6 +25,12 @@ struct ProgramOptions {
 // The values of a graph that a program keeps; those that another rank makes are not among them.
 std::vector<ValueId> KeptValues(const Graph& graph, const ProgramOptions& options);
 
+// Which rows of a value are needed.
+enum class Demand : uint8_t { kNone, kOutputs, kAll };
+
+// What each collective makes on the ranks of one stage, in their common order: ranks run it for the same rows, also those that need nothing of it.
+std::vector<Demand> CollectiveDemand(std::span<const Graph> ranks, const ProgramOptions& options);
+
 // Which rows of a batch a value has.
 enum class RowSet : uint8_t { kAll, kOutputs };
 
@@ -56,9 +62,10 @@ struct Step {
 // what another wrote; buffers are shared by values that never live together.
 class Program {
  public:
-  // `quantized(weight)`: whether a weight wants its activations in codes.
+  // `quantized(weight)`: whether a weight wants its activations in codes. `collectives`: CollectiveDemand() of the graph's stage, where it has
+  // collectives.
   Program(const Graph& graph, const std::function<bool(ValueId)>& quantized,
-          const ProgramOptions& options);
+          const ProgramOptions& options, std::span<const Demand> collectives = {});
 
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<Slot>& slots() const { return slots_; }
@@ -71,9 +78,6 @@ class Program {
   std::string Print(const Graph& graph) const;
 
  private:
-  enum class Demand : uint8_t { kNone, kOutputs, kAll };
-
-  void FindDemand(const Graph& graph);
   void Lower(const Graph& graph, const std::function<bool(ValueId)>& quantized);
   int32_t AddSlot(ValueId value, RowSet rows, bool quantized, int64_t width);
   int32_t SlotOf(const Graph& graph, ValueId value, RowSet rows, bool quantized);
@@ -83,7 +87,7 @@ class Program {
   void PlaceBuffers();
 
   ProgramOptions options_;
-  std::vector<Demand> demand_;  // of each value
+  std::vector<Demand> demand_;  // of each node's output, or of a node without one
   std::vector<ValueId> kept_;   // results
   std::vector<Step> steps_;
   std::vector<Slot> slots_;

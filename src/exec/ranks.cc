@@ -33,11 +33,16 @@ RankSet::RankSet(const ShardedGraph& sharded, const GgufFile& file, int first_ra
       first_rank_(first_rank),
       options_(options),
       ranks_(static_cast<size_t>(local_ranks)) {
+  const auto tensor = static_cast<size_t>(sharded.plan.mesh.tensor);
   for (int i = 0; i < local_ranks; ++i) {
     Rank& rank = At(i);
     rank.graph = &sharded.ranks[static_cast<size_t>(first_rank + i)];
     rank.uses = FindWeights(*rank.graph, file);
-    rank.program = std::make_unique<Program>(*rank.graph, TakesCodes(rank.uses), options);
+    const auto stage = static_cast<size_t>(sharded.plan.mesh.stage(first_rank + i));
+    const std::vector<Demand> collectives =
+        CollectiveDemand(std::span(sharded.ranks).subspan(stage * tensor, tensor), options);
+    rank.program =
+        std::make_unique<Program>(*rank.graph, TakesCodes(rank.uses), options, collectives);
   }
   FindKept();
 }

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 inline constexpr std::string_view kHeadLinearRule = "t*hk!, hnk! -> t*hn";
-inline constexpr std::string_view kGroupedLinearRule = "t*!, hnk! -> thn";
+inline constexpr std::string_view kGroupedLinearRule = "t*!, h!nk! -> thn";
 
 // x: [t, .., heads, k], W: [heads, n, k]
 OperationPtr MakeHeadLinear();

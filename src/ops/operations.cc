@@ -185,7 +185,7 @@ class Embed final : public Operation {
  public:
   explicit Embed(float scale, int64_t part = -1) : scale_(scale), part_(part) {}
   std::string_view name() const override { return "embed"; }
-  std::string_view rule() const override { return part_ < 0 ? "t, v!k -> tk" : "t, v!l!k! -> tk"; }
+  std::string_view rule() const override { return part_ < 0 ? "t, v!k! -> tk" : "t, v!l!k! -> tk"; }
   std::string attributes() const override {
     const std::string scale = scale_ == 1 ? "" : fmt::format("scale={}", scale_);
     return part_ < 0 ? scale : fmt::format("{}{}part={}", scale, scale.empty() ? "" : " ", part_);

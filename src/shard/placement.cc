@@ -90,9 +90,10 @@ HeadCut CutHeads(int64_t g, int64_t g_unit, int64_t r, int64_t r_unit,
   for (size_t first = 0; first < ranks.size();) {
     size_t last = first;
     while (last < ranks.size() && group[last] == group[first]) ++last;
-    const AxisCut heads = CutAxis(
-        r, r_unit, std::vector<double>(their_shares.begin() + static_cast<int64_t>(first),
-                                       their_shares.begin() + static_cast<int64_t>(last)));
+    const AxisCut heads =
+        CutAxis(r, r_unit,
+                std::vector<double>(their_shares.begin() + static_cast<int64_t>(first),
+                                    their_shares.begin() + static_cast<int64_t>(last)));
     for (size_t i = first; i < last; ++i) {
       cut.g.runs[ranks[i]] = {group[i], group[i] + 1};
       cut.r.runs[ranks[i]] = heads.runs[i - first];

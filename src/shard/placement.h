@@ -54,7 +54,8 @@ struct AxisCut {
     int64_t size() const { return end - begin; }
     bool operator==(const Run&) const = default;
   };
-  std::vector<Run> runs;  // by place in the stage; may be empty, and alike where ranks share a KV head
+  std::vector<Run>
+      runs;  // by place in the stage; may be empty, and alike where ranks share a KV head
   bool operator==(const AxisCut&) const = default;
 };
 
@@ -67,6 +68,7 @@ AxisCut CutAxis(int64_t size, int64_t unit, const std::vector<double>& shares);
 struct HeadCut {
   AxisCut g, r;
 };
-HeadCut CutHeads(int64_t g, int64_t g_unit, int64_t r, int64_t r_unit, const std::vector<double>& shares);
+HeadCut CutHeads(int64_t g, int64_t g_unit, int64_t r, int64_t r_unit,
+                 const std::vector<double>& shares);
 
 }  // namespace lockstep

@@ -1,20 +1,20 @@
 // Station 5, placements and collectives: what each rank computes of a graph under a plan, found from the operations' rules alone.
 //
-// Axes that one rule ties together (q's g, the cache's g, attn_output's g) are one *class*, which is cut as a whole or not at all. A class is cut
-// where the plan seeds one of its axes on a weight or a state, and no rule needs it whole. Then, in the order of the graph:
+// Which axes are cut says shard/cuts.h. Then, in the order of the graph:
 //   - an operation one of whose factors is cut does each rank's part of it. Where the factor is missing from the output, the output is Partial;
 //   - an operation that meets a Partial and would be done by all ranks alike waits. What waits is done after the reduction, in the order of
 //     the graph and on whole values: that is what keeps the bits, and several sums that meet later share one reduction;
 //   - an operation that does a rank's part of the work, writes a state or gives a result, has what it needs reduced first;
+//   - a rank's own part of a maximum will do where the rule says so ('~', ops/factor_rule.h): that operation does not wait, and what it makes of a
+//     partial sum is a partial sum;
 //   - a cut value that an operation needs whole is gathered; a whole value of which a rank needs its part is cut there, for nothing.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
-#include "shard/plan.h"
+#include "shard/cuts.h"
 
 namespace lockstep {
 
@@ -24,6 +24,7 @@ struct Collective {
   Kind kind = Kind::kReduce;
   std::string name;  // "blk.3.ff.reduce"
   int32_t layer = -1;
+  size_t node = 0;  // of the whole graph, before which it stands
   int64_t terms = 1;
   // f32 numbers that each rank of the mesh gives for one token: roots of its sums, its columns, the row that it hands on.
   std::vector<int64_t> numbers;
@@ -35,8 +36,8 @@ struct Collective {
 struct ShardedGraph {
   Plan plan;
   // What each rank of the mesh executes. Values 0 .. n-1 are the whole graph's, under the same ids and with this rank's shapes (Value::part says
-  // which part of the whole it is); values that only ranks have (partial sums) follow. Where a stage does not have a value no node of its
-  // makes it. Collectives are nodes (ops/collective.h), which come in the same order on every rank of a stage; nodes that would make
+  // which part of the whole it is); values that only ranks have (partial sums, the other form of what is both cut and whole) follow. Where
+  // a stage does not have a value no node of its makes it, and states that a rank does not have are not in its list. Collectives are nodes (ops/collective.h), which come in the same order on every rank of a stage; nodes that would make
   // nothing are left out. `logits`, `final_hidden` and `hidden` are whole on every rank of the stage that makes them, and kNoValue (`hidden`:
   // left out) elsewhere.
   std::vector<Graph> ranks;
@@ -50,10 +51,7 @@ struct ShardedGraph {
   std::string Print(const Graph& whole) const;
 };
 
-// The format of a weight's tensor in the file; what is cut may not straddle its blocks.
-using FormatOf = std::function<const Format&(const WeightSource&)>;
-
-// Throws Refused "ARCH: NODE: ..." naming operation, axis and weight where a plan cannot be followed without moving weights.
+// Throws Refused where the plan cannot be followed: more stages than layers, an axis that is never cut.
 ShardedGraph Shard(const Graph& graph, const Plan& plan, const FormatOf& format_of);
 
 }  // namespace lockstep
