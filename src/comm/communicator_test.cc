@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -115,6 +116,34 @@ TEST(Reduce, GivesTheBitsOfTheWholeTreeForEverySplit) {
       for (const auto& found : out)
         ASSERT_EQ(std::memcmp(found.data(), expected.data(), expected.size() * 4), 0) << leaves;
     }
+  }
+}
+
+TEST(Reduce, TakesTheLargestOfRanksThatHaveAny) {
+  for (const auto& threads : kTeams) {
+    auto group = Connect(threads);
+    constexpr int64_t kRows = 3, kWidth = 70;
+    // Every second rank has nothing, but the last has something.
+    std::vector<int32_t> counts;
+    for (size_t rank = 0; rank < threads.size(); ++rank)
+      counts.push_back(rank % 2 == 0 || rank + 1 == threads.size());
+    std::vector<std::vector<float>> mine(threads.size()),
+        out(threads.size(), std::vector<float>(kRows * kWidth));
+    std::vector<float> expected(kRows * kWidth, -std::numeric_limits<float>::infinity());
+    for (size_t rank = 0; rank < threads.size(); ++rank) {
+      for (size_t i = 0; i < expected.size() && counts[rank] != 0; ++i) {
+        mine[rank].push_back(-static_cast<float>((i * 31 + rank * 17) % 97));
+        expected[i] = std::max(expected[i], mine[rank].back());
+      }
+    }
+    OnAllMembers(*group, threads, [&](Communicator& comm, int member, ThreadTeam& team) {
+      const auto rank = static_cast<size_t>(comm.rank());
+      const ReduceTerm term{mine[rank].empty() ? nullptr : mine[rank].data(), counts, nullptr,
+                            out[rank].data(), kWidth, kWidth};
+      comm.Reduce(member, {&term, 1}, kRows, ShareOf(kWidth, 32, member, team.size()),
+                  CombineRootsReference);
+    });
+    for (const auto& found : out) EXPECT_EQ(found, expected);
   }
 }
 

@@ -49,7 +49,8 @@ class RankSet {
   // Whether a sequence needs a slot: its graph has recurrent states.
   bool recurrent() const;
 
-  // Starts the teams, each of which reads its weights and makes its caches. Throws as WeightStore and KvPool do.
+  // Starts the teams, each of which reads its weights and makes its caches. `group` must outlive the set. Throws as WeightStore and KvPool
+  // do.
   void Load(RankGroup& group, const RankOptions& options, const WeightStore::Progress& progress);
 
   int64_t pages() const { return pages_; }

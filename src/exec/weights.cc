@@ -135,6 +135,8 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
   }
   const GgufTensor tensor = file.RequireTensor(value.source.tensor);
   WeightUse use{id, kind, tensor, 0, 0, value.source, nullptr};
+  // Tables are read where the file has them.
+  LOCKSTEP_CHECK(kind != OperandKind::kTable || !value.part.cut(), "{} is cut", value.name);
   if (kind == OperandKind::kVector) {
     use.part.row_runs = RunsOf(value, 0, value.shape.rank());
     use.rows = 1;
