@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "text/jinja_string.h"
 #include "text/json_text.h"
 #include "text/unicode.h"
 
@@ -147,23 +148,7 @@ std::string JsonLines(const BenchModel& model, std::span<const BenchResult> resu
 }
 
 std::string XmlText(std::string_view text) {
-  std::string out;
-  for (char c : ReplaceInvalidUtf8(Printable(text, 200))) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return jinja::EscapeHtml(ReplaceInvalidUtf8(Printable(text, 200)));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <optional>
 
 #include "apps/command.h"
 #include "apps/input.h"
@@ -65,19 +66,18 @@ std::vector<int32_t> GivenTokens(const OptionValues& options) {
 // Writes the rows of a sequence as they are computed, so that memory does not grow with its length.
 class LogitsFile {
  public:
-  LogitsFile(const std::string& path, Evaluator& evaluator, std::span<const int32_t> tokens,
+  LogitsFile(const std::string& path, const Model& model, std::span<const int32_t> tokens,
              bool hidden)
-      : evaluator_(evaluator),
-        layers_(hidden ? std::ssize(evaluator.model().graph().hidden) : 0),
-        writer_(path, Plan(evaluator.model(), std::size(tokens), layers_)) {
+      : layers_(hidden ? std::ssize(model.graph().hidden) : 0),
+        writer_(path, Plan(model, std::size(tokens), layers_)) {
     writer_.Append(0, std::as_bytes(tokens));
   }
 
-  void Add(const EvaluatedRows& rows) {
+  void Add(const Evaluator& evaluator, const EvaluatedRows& rows) {
     sha_.Add(std::as_bytes(rows.logits));
     writer_.Append(1, std::as_bytes(rows.logits));
     for (int64_t layer = 0; layer < layers_; ++layer) {
-      writer_.Append(static_cast<size_t>(2 + layer), std::as_bytes(evaluator_.Hidden(layer)));
+      writer_.Append(static_cast<size_t>(2 + layer), std::as_bytes(evaluator.Hidden(layer)));
     }
   }
 
@@ -102,7 +102,6 @@ class LogitsFile {
     return plan;
   }
 
-  Evaluator& evaluator_;
   const int64_t layers_;
   SafetensorsWriter writer_;
   Sha256 sha_;
@@ -121,22 +120,26 @@ int RunLogits(const OptionValues& options, Positional) {
   }
   const bool text = options.Given(Opt::kPrompt) || options.Given(Opt::kFile);
   const std::string prompt = text ? ReadInputText(options) : "";
+  std::optional<LogitsFile> file;
+  load.accept = [&](const Model& model) {
+    if (text) {
+      tokens = model.tokenizer().Encode(prompt,
+                                        {.add_special = options.Get<bool>(Opt::kBos),
+                                         .parse_special = options.Get<bool>(Opt::kParseSpecial)});
+    }
+    if (tokens.empty()) throw Refused("logits: expected at least one token, found none");
+    Evaluator::Expect(model, tokens);
+    if (model.leads()) file.emplace(output, model, tokens, load.hidden);
+  };
   auto model = OpenWithProgress<Model>(load);
-  if (text) {
-    tokens =
-        model->tokenizer().Encode(prompt, {.add_special = options.Get<bool>(Opt::kBos),
-                                           .parse_special = options.Get<bool>(Opt::kParseSpecial)});
-  }
-  if (tokens.empty()) throw Refused("logits: expected at least one token, found none");
 
   Evaluator evaluator(*model);
-  LogitsFile file(output, evaluator, tokens, load.hidden);
   Progress bar("computing", tokens.size(), {.unit = ProgressUnit::kTokens});
   evaluator.Run(tokens, 0, [&](const EvaluatedRows& rows) {
-    file.Add(rows);
+    file->Add(evaluator, rows);
     bar.Add(static_cast<uint64_t>(rows.rows));
   });
-  Print(file.Finish() + "\n");
+  Print(file->Finish() + "\n");
   return 0;
 }
 

@@ -401,6 +401,15 @@ TEST_F(ModelCommands, SameSeedSameTextHoweverTheRunIsShaped) {
   EXPECT_EQ(Run(run).output, text);
 }
 
+TEST_F(ModelCommands, RunSaysWhereTheContextEndsAnAnswer) {
+  std::vector<std::string> run = {"run", "-m", "MODEL", "-p", "a", "-c", "8", "--ignore-eos"};
+  const ProgramRun full = Run(run);
+  EXPECT_EQ(full.code, 0);
+  EXPECT_NE(full.messages.find("context is full, at 8 positions"), full.messages.npos);
+  run.insert(run.end(), {"-n", "2"});
+  EXPECT_EQ(Run(run).messages.find("context is full"), std::string::npos);
+}
+
 TEST_F(ModelCommands, ChatAnswersLinesOfStdinUntilTheyEnd) {
   const std::string chat = "LOCKSTEP chat -m MODEL -n 3 --temp 0 --no-show-timings --config none";
   const Outcome two = Shell("printf 'one\\ntwo' | " + chat);

@@ -224,11 +224,13 @@ int RunPpl(const OptionValues& options, Positional) {
   }
   LoadOptions load = ReadLoadOptions(options);
   load.context = cut.length;
+  Windows windows;
+  load.accept = [&](const Model& model) {
+    windows = base ? base->windows(cut.max_windows, model.vocab())
+                   : CutWindows(text, model.tokenizer(), cut);
+    if (windows.count() == 0) throw Refused("--chunks: expected at least one, found 0");
+  };
   auto model = OpenWithProgress<Model>(load);
-  const Windows windows = base ? base->windows(cut.max_windows, model->vocab())
-                               : CutWindows(text, model->tokenizer(), cut);
-
-  if (windows.count() == 0) throw Refused("--chunks: expected at least one, found 0");
 
   const PplSums sums = PplRun(*model, windows, base ? &*base : nullptr, save_to).Run();
   if (options.Get<bool>(Opt::kJson)) {

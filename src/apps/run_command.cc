@@ -11,9 +11,13 @@ namespace lockstep {
 int RunRun(const OptionValues& options, Positional) {
   const SamplingParams sampling = ReadSamplingParams(options);
   const std::string text = ReadInputText(options);
-  auto engine = OpenWithProgress<Engine>(ReadLoadOptions(options));
   RequestOptions request;
-  request.prompt = engine->tokenizer().Encode(text, {.add_special = true, .parse_special = true});
+  LoadOptions load = ReadLoadOptions(options);
+  load.accept = [&](const Model& model) {
+    request.prompt = model.tokenizer().Encode(text, {.add_special = true, .parse_special = true});
+    if (const auto refusal = PromptRefusal(model, request.prompt)) throw *refusal;
+  };
+  auto engine = OpenWithProgress<Engine>(load);
   request.sampling = sampling;
   request.max_tokens = std::max<int64_t>(-1, options.Get<int64_t>(Opt::kPredict));
   request.ignore_eos = options.Get<bool>(Opt::kIgnoreEos);
@@ -25,6 +29,13 @@ int RunRun(const OptionValues& options, Positional) {
   StreamAnswer(*submitted);
   const Summary& summary = submitted->summary();
   if (summary.reason == FinishReason::kError) throw Failed("{}", summary.error);
+  if (summary.reason == FinishReason::kLength &&
+      summary.prompt_tokens + summary.generated_tokens >= engine->model().context()) {
+    Log(LogLevel::kWarning,
+        "the answer ends where the context is full, at {} positions; --ctx-size makes room for "
+        "more",
+        engine->model().context());
+  }
   if (options.Get<bool>(Opt::kShowTimings))
     Log(LogLevel::kInfo, "{}", SpeedReport(*engine, summary));
   ThrowIfInterrupted();

@@ -112,16 +112,7 @@ class Engine::Impl {
   }
 
   Result<std::shared_ptr<Request>> Submit(RequestOptions options) {
-    if (options.prompt.empty()) return Refused("prompt: expected at least one token, found none");
-    if (static_cast<int64_t>(options.prompt.size()) >= model_.context()) {
-      return Refused("prompt: expected fewer than {} tokens, the context, found {}",
-                     model_.context(), options.prompt.size());
-    }
-    for (int32_t token : options.prompt) {
-      if (token < 0 || token >= model_.vocab()) {
-        return Refused("prompt: expected tokens below {}, found {}", model_.vocab(), token);
-      }
-    }
+    if (auto refusal = PromptRefusal(model_, options.prompt)) return *refusal;
     Result<Sampler> sampler = MakeSampler(options.sampling);
     if (!sampler) return sampler.error();
     auto job =
@@ -408,6 +399,20 @@ class Engine::Impl {
   bool closing_ = false;
   std::thread thread_;
 };
+
+std::optional<Error> PromptRefusal(const Model& model, std::span<const int32_t> prompt) {
+  if (prompt.empty()) return Refused("prompt: expected at least one token, found none");
+  if (std::ssize(prompt) >= model.context()) {
+    return Refused("prompt: expected fewer than {} tokens, the context, found {}", model.context(),
+                   prompt.size());
+  }
+  for (int32_t token : prompt) {
+    if (token < 0 || token >= model.vocab()) {
+      return Refused("prompt: expected tokens below {}, found {}", model.vocab(), token);
+    }
+  }
+  return std::nullopt;
+}
 
 Engine::Engine(const LoadOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Engine::~Engine() = default;

@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/model.h"
 #include "engine/sampler.h"
 
@@ -68,6 +70,9 @@ class Request {
   // Valid once Next() has given kFinished.
   virtual const Summary& summary() const = 0;
 };
+
+// Why Submit() would refuse a prompt: it is empty, longer than the context, or has ids that are no tokens. For LoadOptions::accept.
+std::optional<Error> PromptRefusal(const Model& model, std::span<const int32_t> prompt);
 
 class Engine {
  public:

@@ -352,6 +352,23 @@ TEST(Engine, KeepsTheBeginningOfAPromptLongest) {
   EXPECT_EQ(Ask(engine, request).summary.cached_tokens, 128);
 }
 
+TEST(Engine, AsksForAcceptanceBeforeWeightsAreRead) {
+  LoadOptions options = Load(Dense(), 128);
+  int64_t progress = 0;
+  options.progress = [&](int64_t, int64_t) { ++progress; };
+  options.accept = [&](const Model& model) {
+    EXPECT_EQ(model.context(), 128);
+    EXPECT_EQ(model.tokenizer().size(), 300);
+    EXPECT_EQ(progress, 0);
+    if (const auto refusal = PromptRefusal(model, {})) throw *refusal;
+  };
+  EXPECT_THROW(Engine{options}, Error);
+  EXPECT_EQ(progress, 0);
+  options.accept = nullptr;
+  Engine engine(options);
+  EXPECT_GT(progress, 0);
+}
+
 TEST(Engine, RefusesWhatIsNoPrompt) {
   Engine engine(Load(Dense(), 128));
   struct Case {

@@ -25,22 +25,22 @@ void Evaluator::Rewind(int64_t position) {
   Run(std::exchange(tokens_, {}));
 }
 
-void Evaluator::Check(std::span<const int32_t> tokens) const {
-  const int64_t end = position_ + std::ssize(tokens);
-  if (end > model_.context()) {
+void Evaluator::Expect(const Model& model, std::span<const int32_t> tokens, int64_t position) {
+  const int64_t end = position + std::ssize(tokens);
+  if (end > model.context()) {
     throw Refused("context: expected at least {} positions for the tokens given, found {}", end,
-                  model_.context());
+                  model.context());
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= model_.vocab()) {
-      throw Refused("token {}: expected an id below {}, found {}", i, model_.vocab(), tokens[i]);
+    if (tokens[i] < 0 || tokens[i] >= model.vocab()) {
+      throw Refused("token {}: expected an id below {}, found {}", i, model.vocab(), tokens[i]);
     }
   }
 }
 
 void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
                     FunctionRef<void(const EvaluatedRows&)> visit) {
-  Check(tokens);
+  Expect(model_, tokens, position_);
   const ProgramOptions& limits = model_.ranks().options();
   const auto size = std::ssize(tokens);
   for (int64_t begin = 0, end = 0; begin < size; begin = end) {

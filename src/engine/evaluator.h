@@ -24,6 +24,9 @@ class Evaluator {
  public:
   explicit Evaluator(Model& model);
 
+  // Throws Refused for tokens that Run() would refuse at `position`: more than the context has room for, ids that are no tokens.
+  static void Expect(const Model& model, std::span<const int32_t> tokens, int64_t position = 0);
+
   Model& model() { return model_; }
   // Tokens taken in so far.
   int64_t position() const { return position_; }
@@ -46,8 +49,6 @@ class Evaluator {
   std::span<const float> Hidden(int64_t layer) const;
 
  private:
-  void Check(std::span<const int32_t> tokens) const;
-
   Model& model_;
   std::vector<int32_t> pages_;
   std::vector<int32_t> tokens_;  // taken in

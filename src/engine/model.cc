@@ -98,7 +98,10 @@ Model::Model(const LoadOptions& options) : isa_(BestIsa()) {
   // The cache of a sequence has one length everywhere.
   for (const std::string& text : group_->Collect(std::to_string(context_)))
     context_ = std::min<int64_t>(context_, std::atoll(text.c_str()));
-  Together([&] { Load(options); });
+  Together([&] {
+    if (options.accept) options.accept(*this);
+    Load(options);
+  });
 }
 
 void Model::Connect(const LoadOptions& options) {

@@ -18,6 +18,8 @@
 
 namespace lockstep {
 
+class Model;
+
 struct LoadOptions {
   std::string path;
   int64_t context = 0;  // positions of one sequence; 0: the model's own, less where memory is short
@@ -35,6 +37,8 @@ struct LoadOptions {
   KvRotation kv_rotation = KvRotation::kAuto;
   int64_t memory_limit = 0;  // bytes the model may take; 0: what the system has free
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)
+  // Called before weights are read, when file, tokenizer, graph and context are known: throws Refused for what the caller cannot run.
+  std::function<void(const Model&)> accept;
   // Called while weights are read, with bytes done and bytes in all.
   std::function<void(int64_t done, int64_t all)> progress;
 };

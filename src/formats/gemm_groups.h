@@ -9,6 +9,15 @@
 
 namespace lockstep::LOCKSTEP_ISA {
 
+// A binary counter of segments before its next one: `filled` levels hold sums, of which the next segment meets the last `merged`.
+struct NextSegment {
+  int filled, merged;
+};
+inline NextSegment After(int64_t segments) {
+  const auto bits = static_cast<uint64_t>(segments);
+  return {__builtin_popcountll(bits), __builtin_ctzll(~bits)};
+}
+
 // Panels met at once: as many accumulators as registers hold.
 inline constexpr int kPanelPair = kRegisters >= 32 ? 2 : 1;
 

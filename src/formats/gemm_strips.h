@@ -17,14 +17,12 @@ struct TreeCounter {
 
   // Takes the sums of the next segment and leaves them zero.
   void Push(F32x16* sums) {
-    int depth = 0;
-    for (int64_t i = count; i & 1; i >>= 1) ++depth;
-    const int filled = __builtin_popcountll(static_cast<uint64_t>(count));
+    const auto [filled, merged] = After(count);
 #pragma GCC unroll 16
     for (int v = 0; v < V; ++v) {
       F32x16 sum = sums[v];
-      for (int d = 1; d <= depth; ++d) sum = Add(level[filled - d][v], sum);
-      level[filled - depth][v] = sum;
+      for (int d = 1; d <= merged; ++d) sum = Add(level[filled - d][v], sum);
+      level[filled - merged][v] = sum;
       sums[v] = Zero();
     }
     ++count;

@@ -141,14 +141,12 @@ void Tile(const Piece& piece, int64_t blocks, const ActivationBlock<N>& start, f
 
 // The same fold as TreeCounter over sums in memory; `size` floats.
 inline void PushLevel(Piece& piece, int64_t count, int64_t size) {
-  int depth = 0;
-  for (int64_t i = count; i & 1; i >>= 1) ++depth;
-  const int filled = __builtin_popcountll(static_cast<uint64_t>(count));
+  const auto [filled, merged] = After(count);
   const int64_t stride = Piece::kSumsSize / sizeof(float);
   for (int64_t i = 0; i < size; i += 16) {
     F32x16 sum = Load(piece.sums + i);
-    for (int d = 1; d <= depth; ++d) sum = Add(Load(piece.levels + (filled - d) * stride + i), sum);
-    Store(piece.levels + (filled - depth) * stride + i, sum);
+    for (int d = 1; d <= merged; ++d) sum = Add(Load(piece.levels + (filled - d) * stride + i), sum);
+    Store(piece.levels + (filled - merged) * stride + i, sum);
     Store(piece.sums + i, Zero());
   }
 }

@@ -72,7 +72,7 @@ TEST(GgufMemory, StaysBelowTwiceTheFileWhateverTheFileHolds) {
   for (RawGguf* file : {&tensors, &doubles}) {
     file->pairs = {Pair(kGgufAlignmentKey, Type::kUint8, "\x08")};
     file->alignment = 8;
-    file->data = std::string(8 * kMany, 'x');
+    file->data.assign(8 * kMany, 'x');
   }
   std::string many_empty, many_words;
   for (size_t i = 0; i < kMany; ++i) {
