@@ -23,6 +23,9 @@ std::vector<int32_t> Prompt(int64_t length) {
   return tokens;
 }
 
+// As caches of few bits have it.
+constexpr ModelOptions kRotated = {.rotate_keys = true, .rotate_values = true};
+
 class ArchitectureOf : public testing::TestWithParam<std::string> {
  protected:
   std::string Write(const TinyModel& model, std::string_view name = "model.gguf") {
@@ -36,12 +39,17 @@ class ArchitectureOf : public testing::TestWithParam<std::string> {
 
 TEST_P(ArchitectureOf, RunsWithTheSameBitsForEveryShape) {
   const std::string plain = Write(Model());
-  for (const auto& [weights, kv] :
-       {std::pair("F32", "F32"), std::pair("Q8_0", "F16"), std::pair("Q4_0", "Q8_0")}) {
+  struct Row {
+    const char* weights;
+    const char* kv;
+    ModelOptions options;
+  };
+  for (const auto& [weights, kv, options] :
+       {Row{"F32", "F32", {}}, Row{"Q8_0", "F16", {}}, Row{"Q4_0", "Q8_0", kRotated}}) {
     SCOPED_TRACE(weights);
     const std::string path = folder_ / (std::string(weights) + ".gguf");
     WriteInFormat(GgufFile::Open(plain), *FindFormat(std::string_view(weights)), path);
-    ModelRun model(path);
+    ModelRun model(path, options);
     EXPECT_EQ(ShapeDependence(model, Prompt(70), kv), "");
   }
 }
@@ -52,16 +60,44 @@ TEST_P(ArchitectureOf, RunsWithTheSameBitsOnAnyRanks) {
     SCOPED_TRACE(weights);
     const std::string path = folder_ / (std::string(weights) + ".gguf");
     WriteInFormat(GgufFile::Open(plain), *FindFormat(std::string_view(weights)), path);
-    ModelRun model(path);
+    ModelRun model(path, kv == std::string_view("F32") ? ModelOptions{} : kRotated);
     EXPECT_EQ(RankDependence(model, Prompt(70), kv), "");
   }
 }
 
-TEST_P(ArchitectureOf, RunsQuantisedNearToItsPlainSelf) {
-  TinyOptions options = OptionsFor(GetParam());
-  // Of scores that are nearly equal others may be chosen: here all are.
+// Of scores that are nearly equal others may be chosen: here all are.
+TinyOptions WithoutChoices(TinyOptions options) {
   if (options.index_top != 0) options.index_top = 64;
   if (options.experts.count != 0) options.experts.used = options.experts.count;
+  return options;
+}
+
+// A rotation keeps dot products, and is undone behind attention. All that is cached is rotated but
+// rows that are weighted number by number when they are pooled.
+TEST_P(ArchitectureOf, IsTheSameWithRotatedHeads) {
+  const std::string path = Write(TinyModel(WithoutChoices(OptionsFor(GetParam()))));
+  ModelRun plain(path), rotated(path, kRotated);
+  const auto is_rotated = [&](ValueId id) {
+    return std::ranges::any_of(rotated.graph().nodes, [&](const Node& node) {
+      return node.op->name() == "hadamard" && node.output == id;
+    });
+  };
+  for (const Node& node : rotated.graph().nodes) {
+    const std::string_view op = node.op->name();
+    if (op == "kv_append") {
+      const std::string& state = rotated.graph().value(node.inputs[node.inputs.size() / 2]).name;
+      for (size_t part = 0; part < node.inputs.size() / 2; ++part)
+        EXPECT_NE(is_rotated(node.inputs[part]), state.find("raw") != state.npos) << state;
+    } else if (op == "attention" || op == "gathered_attention" || op == "select_keys") {
+      EXPECT_TRUE(is_rotated(node.inputs[0])) << rotated.graph().value(node.output).name;
+    }
+  }
+  const std::vector<float> expected = plain.Run({Prompt(70)}, {})[0].logits;
+  EXPECT_LT(RelativeDifference(rotated.Run({Prompt(70)}, {})[0].logits, expected), 1e-5);
+}
+
+TEST_P(ArchitectureOf, RunsQuantisedNearToItsPlainSelf) {
+  const TinyOptions options = WithoutChoices(OptionsFor(GetParam()));
   const std::string plain = Write(TinyModel(options));
   ModelRun reference(plain);
   const RunResult expected = reference.Run({Prompt(40)}, {})[0];

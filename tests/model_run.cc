@@ -70,8 +70,8 @@ void Collect(const RankSet& executor, const Graph& graph, const std::vector<size
 
 }  // namespace
 
-ModelRun::ModelRun(const std::string& path)
-    : file_(GgufFile::Open(path)), graph_(BuildGraph(ModelSource(file_, ModelOptions{}))) {}
+ModelRun::ModelRun(const std::string& path, const ModelOptions& options)
+    : file_(GgufFile::Open(path)), graph_(BuildGraph(ModelSource(file_, options))) {}
 
 ModelRun::ModelRun(const std::string& path, Graph graph)
     : file_(GgufFile::Open(path)), graph_(std::move(graph)) {}

@@ -9,6 +9,7 @@
 #include "exec/ranks.h"
 #include "gguf/gguf_file.h"
 #include "graph/graph.h"
+#include "models/source.h"
 #include "simd/isa.h"
 
 namespace lockstep::test {
@@ -36,7 +37,7 @@ struct RunResult {
 class ModelRun {
  public:
   // Opens the file and states its graph. Throws what reading and stating throw.
-  explicit ModelRun(const std::string& path);
+  explicit ModelRun(const std::string& path, const ModelOptions& options = {});
   // The same with a graph of the caller's making.
   ModelRun(const std::string& path, Graph graph);
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "ops/gathered_attention.h"
-#include "ops/hadamard.h"
 
 namespace lockstep {
 namespace {
@@ -25,11 +24,6 @@ struct Heads {
   Axis g, r, dk, dv;
   int64_t q_rows, k_rows, rows;
 };
-
-// Heads of d numbers as the cache sees them, or back again: the rotation is its own inverse.
-ValueId Rotated(Parts& parts, std::string_view name, ValueId x, bool rotates, int64_t d) {
-  return rotates && HadamardBlock(d) > 1 ? parts.Apply(name, MakeHadamard(d), {x}) : x;
-}
 
 // Norm and positions of queries ("q") or keys ("k"), in the architecture's order. axes: of x, without t.
 ValueId Prepared(Parts& parts, std::string_view which, ValueId x, const AttentionSpec& spec, const Shape& axes) {
@@ -67,9 +61,9 @@ ValueId AppendKeys(Parts& parts, ValueId x, const AttentionSpec& spec, const Hea
   }
   if (spec.norm_values) v = parts.PlainNorm("v_norm", v);
   v = parts.Scale("v_scaled", v, spec.value_scale);
-  v = Rotated(parts, "v_rotated", v, parts.source().options().rotate_values, spec.dv);
-  ValueId k = Prepared(parts, "k", projected, spec, {heads.g, heads.dk});
-  k = Rotated(parts, "k_rotated", k, parts.source().options().rotate_keys, spec.dk);
+  v = parts.RotatedValues("v_rotated", v, spec.dv);
+  const ValueId k = parts.RotatedKeys(
+      "k_rotated", Prepared(parts, "k", projected, spec, {heads.g, heads.dk}), spec.dk);
   const ValueId state = parts.build().State("kv", spec.kv_heads, spec.dk, spec.dv);
   parts.Apply("append", MakeKvAppend(), {k, v, state, state + 1});
   parts.SetKv(state);
@@ -99,8 +93,7 @@ ValueId Selected(Parts& parts, ValueId x, std::vector<ValueId> operands, const A
 
 ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   const Heads axes(spec);
-  const ModelOptions& options = parts.source().options();
-  const ValueId q = Rotated(parts, "q_rotated", Queries(parts, x, spec, axes), options.rotate_keys, spec.dk);
+  const ValueId q = parts.RotatedKeys("q_rotated", Queries(parts, x, spec, axes), spec.dk);
   const ValueId state = spec.kv_layer ? parts.kv(*spec.kv_layer) : AppendKeys(parts, x, spec, axes);
   AttentionSettings settings;
   settings.scale = Scale(spec);
@@ -111,7 +104,7 @@ ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   if (spec.sinks) operands.push_back(parts.build().Weight({parts.Tensor("attn_sinks")}, {axes.g, axes.r}));
   ValueId heads = spec.select ? Selected(parts, x, operands, settings, spec)
                               : parts.Apply("heads", MakeAttention(settings), operands);
-  heads = Rotated(parts, "heads_rotated_back", heads, options.rotate_values, spec.dv);
+  heads = parts.RotatedValues("heads_rotated_back", heads, spec.dv);
   if (spec.gate_in_query) {
     const ValueId gate = parts.Project("gate", x, "", {axes.g, axes.r, axes.dk},
                                        {"attn_q", spec.dk, 2 * axes.q_rows, spec.dk, 2 * spec.dk});

@@ -28,9 +28,13 @@ class CompressedAttention {
                             "attn_kv_a_norm", {Dims()}),
                 spec_.d, spec_.here);
     const ValueId state = parts_.build().LatentState("kv", spec_.d, spec_.d);
-    parts_.Apply("append", MakeKvAppendKeys(), {k, state});
+    parts_.Apply("append", MakeKvAppendKeys(),
+                 {parts_.RotatedKeys("k_rotated", k, spec_.d), state});
+    const ValueId attended =
+        Attend(x, query_latent, parts_.RotatedKeys("q_rotated", q, spec_.d), state);
     const ValueId heads =
-        Rotated("heads_back", Attend(x, query_latent, q, state), spec_.d, spec_.back);
+        Rotated("heads_back", parts_.RotatedKeys("heads_rotated_back", attended, spec_.d), spec_.d,
+                spec_.back);
     const Axis group{'g', spec_.groups, 1}, rank{'d', spec_.o_rank, spec_.o_rank};
     const Axis in{'k', spec_.latent.heads / spec_.groups * spec_.d, spec_.d};
     const ValueId grouped = parts_.Apply(
@@ -120,9 +124,9 @@ class CompressedAttention {
     settings.top_k = indexer.top_k;
     settings.pool = spec_.pool;
     settings.entries = true;
-    return parts_.Apply(
-        "selected", MakeSelectKeys(settings),
-        {q, weights, Compressed("index", "indexer_compressor", x, indexer.d, false)});
+    return parts_.Apply("selected", MakeSelectKeys(settings),
+                        {parts_.RotatedKeys("index_q_rotated", q, indexer.d), weights,
+                         Compressed("index", "indexer_compressor", x, indexer.d, false)});
   }
 
   Parts& parts_;

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "models/moe.h"
 #include "models/pooled_keys.h"
@@ -118,17 +119,21 @@ class LatentLayer {
     ValueId k = latent;
     if (spec_.rope != 0)
       k = parts_.Apply("k", MakeConcat(spec_.kv_rank, spec_.rope), {latent, SharedKey(x)});
+    // No block may straddle the latent's end, as the value is the latent alone.
+    const int64_t d = std::gcd(spec_.kv_rank, spec_.rope);
     const ValueId state =
         parts_.build().LatentState("kv", spec_.kv_rank + spec_.rope, spec_.kv_rank);
-    parts_.Apply("append", MakeKvAppendKeys(), {k, state});
-    AttentionSettings settings;
-    settings.scale = spec_.scale;
-    if (selection.positions == kNoValue)
-      return parts_.Apply("heads", MakeAttention(settings), {q, state, state + 1});
-    const GatheredAttentionSettings gathered{
-        .attention = settings, .positions_selected = true, .most_rows = selection.most};
-    return parts_.Apply("heads", MakeGatheredAttention(gathered),
-                        {q, state, state + 1, selection.positions});
+    parts_.Apply("append", MakeKvAppendKeys(), {parts_.RotatedKeys("k_rotated", k, d), state});
+    std::vector<ValueId> operands = {parts_.RotatedKeys("q_rotated", q, d), state, state + 1};
+    GatheredAttentionSettings settings;
+    settings.attention.scale = spec_.scale;
+    settings.positions_selected = selection.positions != kNoValue;
+    settings.most_rows = selection.most;
+    if (settings.positions_selected) operands.push_back(selection.positions);
+    OperationPtr attend = settings.positions_selected ? MakeGatheredAttention(settings)
+                                                      : MakeAttention(settings.attention);
+    return parts_.RotatedKeys("heads_rotated_back",
+                              parts_.Apply("heads", std::move(attend), std::move(operands)), d);
   }
 
   // Every head has keys and values of its own, made from the latent; the rotated part is the same in each.
@@ -147,12 +152,17 @@ class LatentLayer {
           parts_.Apply("k_ropes", MakeRepeat(spec_.heads, spec_.rope), {SharedKey(x)});
       k = parts_.Apply("k", MakeConcat(spec_.nope, spec_.rope), {k, shared});
     }
-    const ValueId v = parts_.Apply("v", MakeHeadLinear(), {repeated, ValueWeight()});
+    const ValueId v = parts_.RotatedValues(
+        "v_rotated", parts_.Apply("v", MakeHeadLinear(), {repeated, ValueWeight()}), spec_.dv);
     const ValueId state = parts_.build().State("kv", spec_.heads, dk(), spec_.dv);
-    parts_.Apply("append", MakeKvAppend(), {k, v, state, state + 1});
+    parts_.Apply("append", MakeKvAppend(),
+                 {parts_.RotatedKeys("k_rotated", k, dk()), v, state, state + 1});
     AttentionSettings settings;
     settings.scale = spec_.scale;
-    return parts_.Apply("heads", MakeAttention(settings), {q, state, state + 1});
+    const ValueId heads =
+        parts_.Apply("heads", MakeAttention(settings),
+                     {parts_.RotatedKeys("q_rotated", q, dk()), state, state + 1});
+    return parts_.RotatedValues("heads_rotated_back", heads, spec_.dv);
   }
 
   ValueId Output(ValueId values) {
@@ -209,7 +219,8 @@ Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent,
   ValueId state = kNoValue;
   if (indexer.pool == 1) {
     state = parts.build().LatentState("index", indexer.d, 0);
-    parts.Apply("index_append", MakeKvAppendKeys(), {k, state});
+    parts.Apply("index_append", MakeKvAppendKeys(),
+                {parts.RotatedKeys("index_k_rotated", k, indexer.d), state});
   } else {
     const ValueId gates = parts.Project("index_gates", x, "indexer_compressor_gate", {kOneHead, d});
     state = BuildPooledKeys(parts, "index", k, gates, "indexer_compressor_ape",
@@ -223,7 +234,8 @@ Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent,
   settings.top_k = indexer.top_k / indexer.pool;
   settings.pool = indexer.pool;
   return {parts.Apply("selected", MakeSelectKeys(settings),
-                      {rotated("index_q_rope", q), weights, state}),
+                      {parts.RotatedKeys("index_q_rotated", rotated("index_q_rope", q), indexer.d),
+                       weights, state}),
           settings.width()};
 }
 

@@ -1,6 +1,7 @@
 #include "models/parts.h"
 
 #include "base/error.h"
+#include "ops/hadamard.h"
 
 namespace lockstep {
 
@@ -54,6 +55,10 @@ ValueId Parts::PlainNorm(std::string_view name, ValueId x) {
   form.weighted = false;
   form.size = shape[shape.rank() - 1].size;
   return build_.Apply(name, norm_.kind == NormSpec::Kind::kRms ? MakeRmsNorm(form) : MakeLayerNorm(form), {x});
+}
+
+ValueId Parts::Rotated(std::string_view name, ValueId x, int64_t d, bool rotates) {
+  return rotates && HadamardBlock(d) > 1 ? build_.Apply(name, MakeHadamard(d), {x}) : x;
 }
 
 ValueId Parts::Project(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, const Fused& fused) {

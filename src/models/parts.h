@@ -71,6 +71,15 @@ class Parts {
   // The norm of x's last axis, without a weight.
   ValueId PlainNorm(std::string_view name, ValueId x);
 
+  // Heads of d numbers as the cache holds them where the run rotates its keys or values (ModelOptions), or back again, as the rotation is its own
+  // inverse; else x itself. Queries go with keys, what attention gives with values; where a cached key has its value in it both are keys.
+  ValueId RotatedKeys(std::string_view name, ValueId x, int64_t d) {
+    return Rotated(name, x, d, source_.options().rotate_keys);
+  }
+  ValueId RotatedValues(std::string_view name, ValueId x, int64_t d) {
+    return Rotated(name, x, d, source_.options().rotate_values);
+  }
+
   // The K of a layer's cache, V being the value behind it, for layers that see another's.
   void SetKv(ValueId state) { kv_[build_.layer()] = state; }
   ValueId kv(int32_t layer) const { return kv_.at(layer); }
@@ -82,6 +91,8 @@ class Parts {
   ValueId ProjectBack(std::string_view name, ValueId x, std::string_view tensor, const std::vector<Axis>& axes, int64_t unit);
 
  private:
+  ValueId Rotated(std::string_view name, ValueId x, int64_t d, bool rotates);
+
   const ModelSource& source_;
   int64_t width_, vocab_;
   NormSpec norm_;

@@ -23,7 +23,8 @@ ValueId BuildPooledKeys(Parts& parts, std::string_view name, ValueId values, Val
   const ValueId keys = spec.finish ? spec.finish(pooled) : pooled;
   const ValueId state =
       build.LatentState(name, pooling.d, spec.with_values ? pooling.d : 0, pooling.pool);
-  parts.Apply(named("append"), MakeKvAppendKeys(), {keys, state});
+  parts.Apply(named("append"), MakeKvAppendKeys(),
+              {parts.RotatedKeys(named("rotated"), keys, pooling.d), state});
   return state;
 }
 

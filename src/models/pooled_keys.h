@@ -16,7 +16,7 @@ struct PooledKeysSpec {
   std::function<ValueId(ValueId pooled)> finish;
 };
 
-// Values and gates of the raw rows, [t, 1, w]; without gates (kNoValue) keys are means. bias: tensor of the layer that the gates get by their place
+// Values and gates of the raw rows, [t, 1, w]; without gates (kNoValue) keys are means. Keys are cached rotated where the run asks for it, raw rows never: their gates have each number weighted by itself. bias: tensor of the layer that the gates get by their place
 // in a pool, [pool, w]. Result: the state of the keys. Values of the graph are named after `name`.
 ValueId BuildPooledKeys(Parts& parts, std::string_view name, ValueId values, ValueId gates,
                         std::string_view bias, const PooledKeysSpec& spec);

@@ -133,6 +133,7 @@ class Qwen4Builder {
     };
     ValueId q = parts_.Project("index_q_raw", x, "indexer.q_proj", {heads, d});
     q = rotated("index_q", parts_.Norm("index_q_norm", q, "indexer.q_norm", {d}), 0);
+    q = parts_.RotatedKeys("index_q_rotated", q, index.d);
     const ValueId k = parts_.Project("index_k_raw", x, "indexer.k_proj", {one, d});
     const auto finish = [&](ValueId pooled) {
       return rotated("index_k", parts_.Norm("index_k_norm", pooled, "indexer.k_norm", {d}), 1);
