@@ -135,7 +135,9 @@ void PrintJson(const Arguments& arguments, const QuantizeResult& result, bool dr
     row["to"] = tensor.to->name;
     row["bytes_before"] = tensor.bytes_before;
     row["bytes"] = tensor.bytes_after;
-    row["fallback"] = tensor.fell_back;
+    row["fallback"] = tensor.fell_back();
+    if (!tensor.unseen_experts.empty())
+      row["unseen_experts"] = boost::json::value_from(tensor.unseen_experts);
     row["largest_error"] = tensor.largest_error;
     tensors.push_back(std::move(row));
   }
@@ -158,21 +160,53 @@ void PrintJson(const Arguments& arguments, const QuantizeResult& result, bool dr
   Print(JsonText(out) + "\n");
 }
 
-void LogTensors(const QuantizeResult& result) {
-  size_t fell_back = 0;
+constexpr double kMib = 0x1p20;
+
+// What a reader of the figures should know, each once.
+void WarnOfFallbacks(const QuantizeResult& result) {
+  size_t count = 0;
+  uint64_t weights = 0, all = 0, bytes = 0;
+  double meant = 0;
   for (const QuantizedTensor& tensor : result.tensors) {
-    fell_back += tensor.fell_back;
+    all += tensor.weights;
+    if (!tensor.fell_back()) continue;
+    ++count;
+    weights += tensor.weights;
+    bytes += tensor.bytes_after;
+    meant += static_cast<double>(tensor.weights) * static_cast<double>(tensor.meant->block_bytes) /
+             static_cast<double>(tensor.meant->block);
+  }
+  if (count == 0) return;
+  Log(LogLevel::kWarning,
+      "{} of {} tensors, {:.1f} % of the weights, have rows that fit no whole blocks of the format "
+      "meant for them and got a larger one: {:.2f} MiB and not {:.2f} MiB",
+      count, result.tensors.size(), 100 * static_cast<double>(weights) / static_cast<double>(all),
+      static_cast<double>(bytes) / kMib, meant / kMib);
+}
+
+void WarnOfUnseenExperts(const QuantizeResult& result) {
+  const QuantizedTensor* first = nullptr;
+  size_t count = 0;
+  for (const QuantizedTensor& tensor : result.tensors) {
+    count += tensor.unseen_experts.size();
+    if (first == nullptr && !tensor.unseen_experts.empty()) first = &tensor;
+  }
+  if (first == nullptr) return;
+  Log(LogLevel::kWarning,
+      "{}: no data for expert {} in the importance matrix, as for {} more: their columns count "
+      "alike",
+      Printable(first->name), first->unseen_experts[0], count - 1);
+}
+
+void LogTensors(const QuantizeResult& result) {
+  for (const QuantizedTensor& tensor : result.tensors) {
     if (tensor.from == tensor.to) continue;
     Log(LogLevel::kDebug, "{}: {} -> {}, error {:.4f} %{}", Printable(tensor.name),
         tensor.from->name, tensor.to->name, 100 * tensor.relative_error(),
-        tensor.fell_back ? ", instead of the format meant for it" : "");
+        tensor.fell_back() ? ", instead of the format meant for it" : "");
   }
-  if (fell_back > 0) {
-    Log(LogLevel::kWarning,
-        "{} of {} tensors have rows that fit no whole blocks of the format meant for them and got "
-        "a larger one",
-        fell_back, result.tensors.size());
-  }
+  WarnOfFallbacks(result);
+  WarnOfUnseenExperts(result);
 }
 
 void PrintText(const Arguments& arguments, const QuantizeResult& result, bool dry_run) {
@@ -189,13 +223,13 @@ void PrintText(const Arguments& arguments, const QuantizeResult& result, bool dr
                             100 * FormatSums::Root(sums.weighted_errors, sums.weighted_squares));
     }
     Print(fmt::format("{:<8} {:>5} tensors, {:>10.2f} MiB{}\n", name, sums.tensors,
-                      static_cast<double>(sums.bytes) / 0x1p20, errors));
+                      static_cast<double>(sums.bytes) / kMib, errors));
   }
   Print(fmt::format(
       "{}: {}, {:.2f} MiB of {:.2f} MiB, {:.3f} bits a weight{}\n",
       Printable(arguments.output, 4096), arguments.mix->name,
-      static_cast<double>(result.bytes_after) / 0x1p20,
-      static_cast<double>(result.bytes_before) / 0x1p20,
+      static_cast<double>(result.bytes_after) / kMib,
+      static_cast<double>(result.bytes_before) / kMib,
       weights == 0 ? 0.0
                    : 8.0 * static_cast<double>(result.bytes_after) / static_cast<double>(weights),
       dry_run ? " (not written)" : ""));

@@ -281,6 +281,15 @@ const ImatrixEntry* CheckTensor(const GgufFile& file, const QuantizeOptions& opt
   return nullptr;
 }
 
+std::vector<int64_t> UnseenExperts(const ImatrixEntry* entry) {
+  std::vector<int64_t> unseen;
+  if (entry == nullptr || entry->counts.size() == 1) return unseen;
+  for (size_t e = 0; e < entry->counts.size(); ++e) {
+    if (entry->counts[e] == 0) unseen.push_back(static_cast<int64_t>(e));
+  }
+  return unseen;
+}
+
 uint64_t BytesOf(const GgufTensor& tensor, const Format& format) {
   return tensor.elements() / static_cast<uint64_t>(format.block) *
          static_cast<uint64_t>(format.block_bytes);
@@ -327,7 +336,8 @@ QuantizeResult QuantizeFile(const QuantizeOptions& options) {
     out.name = row.tensor.name;
     out.from = row.from;
     out.to = row.to;
-    out.fell_back = row.fell_back;
+    out.meant = row.meant;
+    out.unseen_experts = UnseenExperts(entries[i]);
     out.weights = row.tensor.elements();
     out.bytes_before = BytesOf(row.tensor, *row.from);
     out.bytes_after = BytesOf(row.tensor, *row.to);

@@ -29,14 +29,17 @@ struct QuantizedTensor {
   std::string name;
   const Format* from = nullptr;
   const Format* to = nullptr;
-  bool fell_back = false;  // rows do not fit the blocks of the format that was meant
+  const Format* meant = nullptr;  // not `to` where rows do not fit its blocks
   uint64_t weights = 0;
   uint64_t bytes_before = 0, bytes_after = 0;
+  // Experts of which the importance matrix knows nothing: all their columns count alike.
+  std::vector<int64_t> unseen_experts;
   double squares = 0;                                // sum over the weights of x^2
   double square_errors = 0;                          // and of (x - decoded)^2
   double weighted_squares = 0, weighted_errors = 0;  // the same with importance, 0 without
   double largest_error = 0;
 
+  bool fell_back() const { return to != meant; }
   // Root of the mean square error over that of the weights.
   double relative_error() const;
 };

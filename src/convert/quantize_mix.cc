@@ -237,6 +237,11 @@ constexpr Fallback kFallbacks[] = {
     {"Q4_K", "Q5_0"},    {"Q5_K", "Q5_1"},      {"Q6_K", "Q8_0"},      {"NVFP4", "Q4_0"},
     {"Q1_0", "Q4_0"}};
 
+// Whether files have weights in it.
+bool IsTarget(const Format& format) {
+  return format.encode != nullptr && format.name != "Q8_1" && format.name != "Q8_K";
+}
+
 bool Fits(const Format& format, const GgufTensor& tensor) {
   return tensor.dims[0] % static_cast<uint64_t>(format.block) == 0;
 }
@@ -357,12 +362,24 @@ std::vector<Override> CompileOverrides(const MixOptions& options) {
   return overrides;
 }
 
-// `wanted`, or what takes its place where rows are no whole blocks of it.
-const Format& Fitting(const Format& wanted, const GgufTensor& tensor, const MixOptions& options) {
+// What is meant for a tensor that may be quantised, and whether by the caller and not by the mix.
+struct Meaning {
+  const Format* format;
+  bool asked;
+};
+
+// What is meant, or what takes its place where rows are no whole blocks of it.
+const Format& Fitting(const Meaning& meant, const GgufTensor& tensor, bool strict) {
+  const Format& wanted = *meant.format;
   if (Fits(wanted, tensor)) return wanted;
-  if (options.strict) {
-    throw Refused("{}: expected rows of a multiple of {} weights for {}, found {}",
-                  Printable(tensor.name), wanted.block, wanted.name, tensor.dims[0]);
+  if (meant.asked || strict) {
+    std::string fitting;
+    for (const Format* format : AllFormats()) {
+      if (IsTarget(*format) && Fits(*format, tensor))
+        fitting += fmt::format("{}{}", fitting.empty() ? "" : " ", format->name);
+    }
+    throw Refused("{}: expected rows of a multiple of {} weights for {}, found {}, which fit {}",
+                  Printable(tensor.name), wanted.block, wanted.name, tensor.dims[0], fitting);
   }
   const auto* row = std::ranges::find(kFallbacks, wanted.name, &Fallback::format);
   if (row != std::end(kFallbacks)) {
@@ -372,21 +389,22 @@ const Format& Fitting(const Format& wanted, const GgufTensor& tensor, const MixO
   return *FindFormat("F16");
 }
 
-// The format meant for a tensor that may be quantised.
-const Format& Meant(const GgufTensor& tensor, const MixOptions& options,
-                    const std::vector<Override>& overrides, bool tied, std::string_view chosen) {
+Meaning Meant(const GgufTensor& tensor, const MixOptions& options,
+              const std::vector<Override>& overrides, bool tied, std::string_view chosen) {
   const Role role = RoleOf(tensor.name);
   if (role == Role::kEmbedding && !options.embedding_format.empty()) {
-    return FindTargetFormat(options.embedding_format, "--token-embedding-type");
+    return {&FindTargetFormat(options.embedding_format, "--token-embedding-type"), true};
   }
   const bool output = role == Role::kOutput || (role == Role::kEmbedding && tied);
   if (output && !options.output_format.empty()) {
-    return FindTargetFormat(options.output_format, "--output-tensor-type");
+    return {&FindTargetFormat(options.output_format, "--output-tensor-type"), true};
   }
   for (const Override& row : overrides) {
-    if (std::regex_search(tensor.name.begin(), tensor.name.end(), row.pattern)) return *row.format;
+    if (std::regex_search(tensor.name.begin(), tensor.name.end(), row.pattern)) {
+      return {row.format, true};
+    }
   }
-  return *FindFormat(chosen);
+  return {FindFormat(chosen), false};
 }
 
 }  // namespace
@@ -415,9 +433,8 @@ const Mix& RequireMix(std::string_view name) {
 
 const Format& FindTargetFormat(std::string_view name, std::string_view who) {
   const Format* format = FindFormat(name);
-  const bool weights = format != nullptr && format->encode != nullptr && format->name != "Q8_1" &&
-                       format->name != "Q8_K";
-  if (!weights) throw Refused("{}: expected a format of weights, found '{}'", who, Printable(name));
+  if (format == nullptr || !IsTarget(*format))
+    throw Refused("{}: expected a format of weights, found '{}'", who, Printable(name));
   return *format;
 }
 
@@ -432,7 +449,7 @@ std::vector<PlannedTensor> PlanFormats(std::span<const GgufTensor> tensors,
   for (const GgufTensor& tensor : tensors) {
     const Format* from = FindFormat(tensor.type->id);
     LOCKSTEP_CHECK(from != nullptr, "type {}", tensor.type->id);
-    plan.push_back({.tensor = tensor, .from = from, .to = from});
+    plan.push_back({.tensor = tensor, .from = from, .to = from, .meant = from});
   }
   std::vector<size_t> order(plan.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -447,9 +464,9 @@ std::vector<PlannedTensor> PlanFormats(std::span<const GgufTensor> tensors,
     const bool kept = options.leave_output && RoleOf(row.tensor.name) == Role::kOutput;
     if (copies || kept || !IsQuantizable(row.tensor)) continue;
     const std::string_view chosen = mixes ? chooser->Choose(row.tensor) : own->name;
-    const Format& meant = Meant(row.tensor, options, overrides, tied, chosen);
-    row.to = &Fitting(meant, row.tensor, options);
-    row.fell_back = row.to != &meant;
+    const Meaning meant = Meant(row.tensor, options, overrides, tied, chosen);
+    row.meant = meant.format;
+    row.to = &Fitting(meant, row.tensor, options.strict);
     const Role role = RoleOf(row.tensor.name);
     const bool small = options.mix->id == kQ2KS && row.to->name == "Q2_K";
     row.needs_importance =

@@ -55,12 +55,12 @@ struct PlannedTensor {
   GgufTensor tensor;
   const Format* from = nullptr;
   const Format* to = nullptr;
-  bool fell_back = false;         // rows do not fit the blocks of the format that was meant
+  const Format* meant = nullptr;  // not `to` where rows do not fit its blocks
   bool needs_importance = false;  // of too little use without
 };
 
 // The formats of all tensors of a model, in the order given. Refused for patterns and formats that
-// are none, and for rows that do not fit where that is not to be mended.
+// are none, and for rows that do not fit where the caller named the format or is strict.
 std::vector<PlannedTensor> PlanFormats(std::span<const GgufTensor> tensors,
                                        const GgufMetadata& metadata, const MixOptions& options);
 

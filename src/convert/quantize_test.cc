@@ -1,4 +1,4 @@
-// The quantiser: which formats it chooses, what it writes, and what it refuses.
+// The quantiser: what it writes, and what it refuses.
 #include "convert/quantize.h"
 
 #include <gtest/gtest.h>
@@ -6,13 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <random>
-#include <sstream>
 
 #include "base/file.h"
-#include "gguf/gguf_writer.h"
+#include "convert/testing/quantize_model.h"
+#include "gguf/gguf_file.h"
 #include "gguf/temp_folder.h"
 
 namespace lockstep {
@@ -20,150 +18,9 @@ namespace {
 
 using test::MessageOf;
 using test::TempFolder;
-
-struct TestTensor {
-  std::string name;
-  std::vector<uint64_t> dims;
-  std::string type = "F32";
-};
-
-struct TestModel {
-  std::map<std::string, uint32_t> keys = {
-      {"block_count", 16}, {"attention.head_count", 8}, {"attention.head_count_kv", 2}};
-  std::vector<TestTensor> tensors;
-  // Replaces one number of the first tensor.
-  std::optional<std::pair<size_t, float>> damage;
-
-  std::string Write(const std::string& path, uint32_t shard = 0, uint32_t shards = 1) const {
-    GgufWriter writer(path);
-    if (shard == 0) {
-      writer.Add("general.architecture", "llama");
-      writer.Add("general.file_type", uint32_t{0});
-      writer.Add("general.name", "a test");
-      for (const auto& [key, value] : keys) writer.Add("llama." + key, value);
-    }
-    if (shards > 1) {
-      writer.Add("split.no", static_cast<uint16_t>(shard));
-      writer.Add("split.count", static_cast<uint16_t>(shards));
-      writer.Add("split.tensors.count", static_cast<int32_t>(tensors.size()));
-    }
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (i % shards == shard)
-        writer.AddTensor(tensors[i].name, FindFormat(tensors[i].type)->id, tensors[i].dims);
-    }
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (i % shards == shard) writer.Write(Bytes(i));
-    }
-    writer.Finish();
-    return path;
-  }
-
-  std::vector<std::byte> Bytes(size_t i) const {
-    std::mt19937 random(static_cast<unsigned>(i));
-    std::normal_distribution<float> normal(0, 0.05f);
-    uint64_t count = 1;
-    for (uint64_t dim : tensors[i].dims) count *= dim;
-    std::vector<float> x(count);
-    for (float& v : x) v = normal(random);
-    if (damage && i == 0) x[damage->first] = damage->second;
-    const Format& format = *FindFormat(tensors[i].type);
-    std::vector<std::byte> bytes(static_cast<size_t>(format.RowBytes(static_cast<int64_t>(count))));
-    format.encode(x.data(), static_cast<int64_t>(count) / format.block, bytes.data());
-    return bytes;
-  }
-};
-
-// A model with all that has a role, two rows a matrix.
-TestModel LayeredModel(bool tied, uint32_t experts) {
-  TestModel model;
-  model.tensors.push_back({"token_embd.weight", {256, 2}});
-  if (!tied) model.tensors.push_back({"output.weight", {256, 2}});
-  if (experts != 0) model.keys["expert_count"] = experts;
-  for (int i = 0; i < 16; ++i) {
-    const auto add = [&](std::string_view name, std::vector<uint64_t> dims) {
-      model.tensors.push_back({fmt::format("blk.{}.{}.weight", i, name), std::move(dims)});
-    };
-    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) add(name, {256, 2});
-    add("attn_norm", {256});
-    if (experts != 0) add("ffn_gate_inp", {256, experts});
-    for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
-      experts != 0 ? add(fmt::format("{}_exps", name), {256, 2, experts}) : add(name, {256, 2});
-    }
-  }
-  return model;
-}
-
-std::vector<std::string> Split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
-}
-
-// "Q6_K*2,Q4_K*14" for one format a layer, "Q4_K" for all layers.
-std::vector<std::string> Layers(const std::string& text) {
-  std::vector<std::string> layers;
-  for (const std::string& run : Split(text, ',')) {
-    const size_t star = run.find('*');
-    const int count = star == run.npos ? 16 : std::stoi(run.substr(star + 1));
-    layers.insert(layers.end(), static_cast<size_t>(count), run.substr(0, star));
-  }
-  return layers;
-}
-
-TEST(QuantizeMix, ChoosesWhatLlamaCppChooses) {
-  TempFolder folder;
-  std::ifstream lines(LOCKSTEP_SOURCE_DIR "/src/convert/testdata/mixes.txt");
-  const std::map<std::string, TestModel> models = {{"narrow", LayeredModel(false, 0)},
-                                                   {"wide", LayeredModel(true, 0)},
-                                                   {"eight", LayeredModel(false, 8)},
-                                                   {"many", LayeredModel(false, 16)}};
-  std::map<std::string, GgufFile> files;
-  for (auto [name, model] : models) {
-    model.keys["attention.head_count_kv"] = name == "narrow" || name == "many" ? 4 : 2;
-    files.emplace(name, GgufFile::Open(model.Write(folder / name)));
-  }
-  int checked = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with('#')) continue;
-    const std::vector<std::string> words = Split(line, ' ');
-    const GgufFile& file = files.at(words[0]);
-    MixOptions options;
-    options.mix = FindMix(words[2]);
-    ASSERT_NE(options.mix, nullptr) << words[2];
-    options.has_imatrix = words[1] == "imatrix";
-    const std::vector<GgufTensor> tensors(file.tensors().begin(), file.tensors().end());
-    std::map<std::string, std::string> found;
-    for (const PlannedTensor& row : PlanFormats(tensors, file.metadata(), options)) {
-      found[std::string(row.tensor.name)] = row.to->name;
-    }
-    for (size_t i = 3; i < words.size(); ++i) {
-      const std::string name = words[i].substr(0, words[i].find('='));
-      const std::string types = words[i].substr(name.size() + 1);
-      if (found.contains(name + ".weight")) {
-        EXPECT_EQ(found[name + ".weight"], types) << line;
-        continue;
-      }
-      const std::vector<std::string> layers = Layers(types);
-      for (size_t layer = 0; layer < layers.size(); ++layer) {
-        EXPECT_EQ(found[fmt::format("blk.{}.{}.weight", layer, name)], layers[layer])
-            << words[0] << " " << words[1] << " " << words[2] << " " << name << " " << layer;
-      }
-      ++checked;
-    }
-  }
-  EXPECT_GT(checked, 1000);
-}
-
-TEST(QuantizeMix, IsFoundByNameAliasAndNumber) {
-  EXPECT_EQ(FindMix("q4_k_m")->name, "Q4_K_M");
-  EXPECT_EQ(FindMix("Q4_K")->name, "Q4_K_M");
-  EXPECT_EQ(FindMix("15")->name, "Q4_K_M");
-  EXPECT_EQ(FindMix("0")->name, "F32");
-  EXPECT_EQ(FindMix("copy")->id, MixId::kCopy);
-  EXPECT_EQ(FindMix("Q4_K_X"), nullptr);
-  EXPECT_EQ(MessageOf([] { RequireMix("x\n"); }).substr(0, 32), "type: expected one of F32, F16, ");
-}
+using testing::LayeredModel;
+using testing::TestModel;
+using testing::TestTensor;
 
 // One model of every kind of tensor, in and out of blocks of 256.
 TestModel PlainModel() {
@@ -217,7 +74,7 @@ TEST_F(Quantize, WritesTheFormatsOfAMixAndTheMetadataOfTheModel) {
   for (const QuantizedTensor& tensor : result.tensors) {
     EXPECT_EQ(tensor.to->name, expected.at(tensor.name)) << tensor.name;
     EXPECT_EQ(file.RequireTensor(tensor.name).type->name, expected.at(tensor.name));
-    EXPECT_EQ(tensor.fell_back, tensor.name.ends_with("ffn_up.weight")) << tensor.name;
+    EXPECT_EQ(tensor.fell_back(), tensor.name.ends_with("ffn_up.weight")) << tensor.name;
   }
   EXPECT_EQ(file.metadata().Required<std::string>("general.name"), "a test");
   EXPECT_EQ(file.metadata().Required<uint32_t>("general.file_type"), 14u);
@@ -392,7 +249,8 @@ TEST_F(Quantize, RefusesInOneLine) {
   options = Options("Q4_K_M");
   options.mix.strict = true;
   EXPECT_EQ(Refusal(options),
-            "blk.0.ffn_up.weight: expected rows of a multiple of 256 weights for Q4_K, found 96");
+            "blk.0.ffn_up.weight: expected rows of a multiple of 256 weights for Q4_K, found 96, "
+            "which fit F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL BF16 MXFP4");
   options = Options("Q4_0");
   options.output = folder_ / "no such folder/out.gguf";
   EXPECT_NE(Refusal(options).find("no such folder/out.gguf"), std::string::npos);
@@ -420,6 +278,85 @@ TEST_F(Quantize, RefusesNumbersThatAreNotFiniteByTheirPlace) {
                                                    "finite numbers, found {} at row 5, column 7",
                                                    bad));
     }
+  }
+}
+
+// B079: a format that the caller names is not quietly replaced by another.
+TEST_F(Quantize, B079RefusesANamedFormatThatRowsDoNotFit) {
+  TestModel model = PlainModel();
+  model.tensors.push_back({"blk.0.attn_gate.weight", {72, 64}});
+  model.Write(folder_ / "in.gguf");
+  QuantizeOptions options = Options("Q8_0");
+  options.mix.overrides = {{"attn_gate", "q4_k"}};
+  const std::string text = Refusal(options);
+  EXPECT_TRUE(
+      text.starts_with("blk.0.attn_gate.weight: expected rows of a multiple of 256 weights "
+                       "for Q4_K, found 72, which fit F32 F16 "))
+      << text;
+  QuantizeFile(Options("Q8_0"));
+}
+
+// B080: layers beyond the main ones, as of heads that predict further tokens, are layers like others.
+TEST_F(Quantize, B080WritesTheLayersBehindTheMainOnes) {
+  TestModel model = LayeredModel(false, 0);
+  model.keys["nextn_predict_layers"] = 1;
+  for (const char* name : {"attn_q", "attn_v", "ffn_down", "nextn.eh_proj"})
+    model.tensors.push_back({fmt::format("blk.16.{}.weight", name), {512, 2}});
+  for (uint32_t layers : {16, 17}) {
+    model.keys["block_count"] = layers;
+    model.Write(folder_ / "in.gguf");
+    QuantizeFile(Options("Q4_K_M"));
+    const GgufFile file = GgufFile::Open(folder_ / "out.gguf");
+    for (const TestTensor& tensor : model.tensors) file.RequireTensor(tensor.name);
+    for (const char* name : {"attn_q", "attn_v", "ffn_down", "nextn.eh_proj"}) {
+      const auto& type = *file.RequireTensor(fmt::format("blk.16.{}.weight", name)).type;
+      EXPECT_TRUE(type.name == "Q4_K" || type.name == "Q6_K") << name << " " << type.name;
+    }
+  }
+}
+
+// B082: what falls back can be told in numbers.
+TEST_F(Quantize, B082SaysWhatFellBackAndWhatItWasMeantToTake) {
+  TestModel model;
+  for (uint64_t width : {2688, 1856, 3712})
+    model.tensors.push_back({fmt::format("blk.0.ffn_{}.weight", width), {width, 4}});
+  model.Write(folder_ / "in.gguf");
+  const QuantizeResult result = QuantizeFile(Options("Q4_K_S"));
+  ASSERT_EQ(result.tensors.size(), 3u);
+  for (const QuantizedTensor& tensor : result.tensors) {
+    EXPECT_TRUE(tensor.fell_back()) << tensor.name;
+    EXPECT_EQ(tensor.meant->name, "Q4_K");
+    EXPECT_EQ(tensor.to->name, "Q5_0");
+  }
+}
+
+// B077: an expert that no token met.
+TEST_F(Quantize, B077FitsExpertsWithoutDataAndNamesThem) {
+  TestModel model;
+  model.tensors.push_back({"blk.0.ffn_up_exps.weight", {256, 8, 4}});
+  model.Write(folder_ / "in.gguf");
+  Imatrix matrix;
+  const std::vector<float> x(256, 1.0f);
+  ImatrixEntry& entry = matrix.Add("blk.0.ffn_up_exps.weight", 4, 256);
+  for (size_t expert : {0, 1, 2}) {
+    entry.counts[expert] = 1;
+    for (size_t i = 0; i < 256; ++i)
+      entry.sums[expert * 256 + i] = 1.0 + static_cast<double>(i % 7);
+  }
+  for (const char* mix : {"Q4_K_M", "IQ3_XXS", "IQ1_S", "Q4_0"}) {
+    QuantizeOptions options = Options(mix);
+    options.imatrix = &matrix;
+    options.mix.has_imatrix = true;
+    const QuantizeResult result = QuantizeFile(options);
+    EXPECT_EQ(result.tensors[0].unseen_experts, (std::vector<int64_t>{3}));
+    const GgufFile file = GgufFile::Open(folder_ / "out.gguf");
+    const GgufTensor& tensor = file.RequireTensor("blk.0.ffn_up_exps.weight");
+    const Format& format = *FindFormat(tensor.type->id);
+    std::vector<float> decoded(tensor.elements());
+    format.decode(tensor.data.data(), std::ssize(decoded) / format.block, decoded.data());
+    for (float v : decoded) ASSERT_TRUE(std::isfinite(v)) << mix;
+    // Sizes are near 0.05; an expert of zeros would be no expert.
+    EXPECT_GT(*std::max_element(decoded.end() - 256 * 8, decoded.end()), 0.04f) << mix;
   }
 }
 

@@ -186,6 +186,8 @@ TEST(Fit, OfFiniteNumbersDecodesToFiniteNumbers) {
   std::vector<std::vector<float>> importances = {{}};
   for (float v : {0.0f, 1.0f, FLT_MAX, FLT_TRUE_MIN}) importances.emplace_back(kSize, v);
   importances.emplace_back(kSize, 0.0f)[77] = FLT_MAX;
+  // B074: one infinity.
+  importances.emplace_back(kSize, 1.0f)[77] = std::numeric_limits<float>::infinity();
   for (const Format* format : Fitters()) {
     for (float size : {3e37f, 1e30f, 1e5f, 1.0f, 1e-7f, 1e-30f, 1e-38f, FLT_TRUE_MIN}) {
       std::vector<float> spiked = Normal(random, size);
@@ -198,6 +200,16 @@ TEST(Fit, OfFiniteNumbersDecodesToFiniteNumbers) {
           }
         }
       }
+    }
+  }
+}
+
+// B076: a weighted sum of zero was divided by.
+TEST(Fit, B076OfZerosThatNothingWeighsDecodesToZeros) {
+  for (const Format* format : Fitters()) {
+    for (float v : Decode(*format, Fit(*format, std::vector<float>(kSize, 0.0f),
+                                       std::vector<float>(kSize, 0.0f)))) {
+      ASSERT_EQ(v, 0) << format->name;
     }
   }
 }
