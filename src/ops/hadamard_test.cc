@@ -72,8 +72,9 @@ TEST(Hadamard, IsItsOwnInverseAndKeepsLengths) {
   }
 }
 
-TEST(Hadamard, RotatesTheLargestPowerOfTwoOfAHead) {
-  EXPECT_EQ(HadamardBlock(128), 128);
+TEST(Hadamard, RotatesTheLargestPowerOfTwoOfAHeadWithinABlockOfTheCache) {
+  EXPECT_EQ(HadamardBlock(128), 32);
+  EXPECT_EQ(HadamardBlock(16), 16);
   EXPECT_EQ(HadamardBlock(80), 16);
   EXPECT_EQ(HadamardBlock(96), 32);
   EXPECT_EQ(HadamardBlock(7), 1);
