@@ -51,7 +51,9 @@ void Collect(const RankSet& executor, const Graph& graph, const std::vector<size
   std::vector<ValueId> streams(graph.hidden.begin(), graph.hidden.end() - 1);
   streams.push_back(graph.final_hidden);
   auto take = [&](ValueId id, size_t first, size_t count) {
-    const auto width = static_cast<size_t>(graph.value(id).shape[1].size);
+    size_t width = 1;
+    for (size_t i = 1; i < graph.value(id).shape.rank(); ++i)
+      width *= static_cast<size_t>(graph.value(id).shape[i].size);
     return executor.Result(id).subspan(first * width, count * width);
   };
   size_t first = 0;

@@ -60,6 +60,38 @@ class Term final : public Operation {
   int64_t term_;
 };
 
+class OverRoots final : public Operation {
+ public:
+  OverRoots(OperationPtr op, size_t sum, int64_t roots)
+      : op_(std::move(op)), sum_(sum), roots_(roots) {}
+  std::string_view name() const override { return op_->name(); }
+  std::string_view rule() const override { return op_->rule(); }
+  std::string attributes() const override { return op_->attributes(); }
+  OperandKind operand(size_t i) const override { return op_->operand(i); }
+  Split split() const override { return Split::kOwn; }
+  void Run(const StepContext& step) const override {
+    auto root = [&](const Rows& all, int64_t i) {
+      const int64_t width = all.width / roots_;
+      return Rows{all.data + i * step.tokens() * width, width};
+    };
+    std::vector<Operand> in(step.in.begin(), step.in.end());
+    for (int64_t i = 0; i < roots_; ++i) {
+      in[sum_] = root(step.in_rows(sum_), i);
+      const Operand out = root(step.out_rows(), i);
+      StepContext one = step;
+      one.in = in;
+      one.out = {&out, 1};
+      one.split = Split::kTokens;
+      op_->Run(one);
+    }
+  }
+
+ private:
+  OperationPtr op_;
+  size_t sum_;
+  int64_t roots_;
+};
+
 class OwnPart final : public Operation {
  public:
   OwnPart(const ColumnRun& columns, const Shape& whole, const Shape& mine) : columns_(columns) {
@@ -160,6 +192,10 @@ void Reduce::Run(const StepContext& step) const {
   }
   step.comm->Reduce(step.member, terms, step.tokens(), step.Share(width, kColumnUnit),
                     step.kernels.combine_roots);
+}
+
+OperationPtr MakeOverRoots(OperationPtr op, size_t sum, int64_t roots) {
+  return std::make_shared<OverRoots>(std::move(op), sum, roots);
 }
 
 OperationPtr MakeTerm(int64_t term) { return std::make_shared<Term>(term); }

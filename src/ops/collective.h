@@ -62,6 +62,9 @@ class Reduce final : public Operation {
   FactorRule::OwnAxes own_;
 };
 
+// An operation done to each root of a rank's partial sum: operand `sum` and the result are [t, p, *], the operation's own [t, *].
+OperationPtr MakeOverRoots(OperationPtr op, size_t sum, int64_t roots);
+
 // One term of a Reduce of several: [t, p, *] -> [t, *].
 OperationPtr MakeTerm(int64_t term);
 

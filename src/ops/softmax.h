@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-inline constexpr std::string_view kSoftmaxRule = "*d! -> *d";
+inline constexpr std::string_view kSoftmaxRule = "td! -> td";
 
 // x, y: [d], y may be x.
 //   e[i] = Exp(x[i] - max x), with Exp of simd/math.h

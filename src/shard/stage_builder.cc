@@ -187,7 +187,8 @@ void StageBuilder::EmitPassed(size_t node, ValueId sum) {
     const ValueId output = NewValue(rank, graph_.value(stated.output).name + ".part",
                                     {rank.graph.value(rank.partials.at(sum)).shape, {}});
     rank.partials[stated.output] = output;
-    AddNode(rank, stated.op, inputs, output, stated.layer);
+    const auto at = static_cast<size_t>(std::ranges::find(stated.inputs, sum) - stated.inputs.begin());
+    AddNode(rank, MakeOverRoots(stated.op, at, term.roots(place)), inputs, output, stated.layer);
   }
   terms_[stated.output] = term;
   terms_[stated.output].shape = graph_.value(stated.output).shape;
