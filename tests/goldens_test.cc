@@ -146,6 +146,7 @@ TEST_P(Golden, HasTheTokenizerOfItsCheckpoint) {
 TEST_P(Golden, GivesTheSameBitsForEveryShapeOfRun) {
   ModelRun model(path_);
   EXPECT_EQ(ShapeDependence(model, tokens_, "F32"), "");
+  EXPECT_EQ(RankDependence(model, tokens_, "F32"), "");
 }
 
 // Weights of many formats, each with a type of K/V.
@@ -162,6 +163,7 @@ TEST_P(Golden, GivesTheSameBitsForEveryShapeOfRunInEveryFormat) {
       continue;
     ModelRun model(path);
     EXPECT_EQ(ShapeDependence(model, tokens_, kv), "");
+    EXPECT_EQ(RankDependence(model, tokens_, kv, 4), "");
   }
 }
 

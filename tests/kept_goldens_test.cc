@@ -97,6 +97,7 @@ TEST_P(KeptGolden, GivesTheReferenceLogitsForEveryShapeOfRun) {
                                expected),
             GetParam().tolerance);
   EXPECT_EQ(model.Run({tokens}, {.micro_batch = 7})[0].logits, logits);
+  EXPECT_EQ(RankDependence(model, tokens, "F32", 4), "");
 }
 
 std::vector<GoldenRow> KeptRows() {

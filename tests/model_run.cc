@@ -172,7 +172,7 @@ std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
 }
 
 std::string RankDependence(ModelRun& model, const std::vector<int32_t>& tokens,
-                           const std::string& kv_type) {
+                           const std::string& kv_type, size_t most) {
   struct Split {
     SplitMode mode;
     std::vector<double> shares;
@@ -180,14 +180,23 @@ std::string RankDependence(ModelRun& model, const std::vector<int32_t>& tokens,
     std::string seeds = Plan{}.seeds;
   };
   constexpr SplitMode kTensor = SplitMode::kTensor, kLayer = SplitMode::kLayer;
-  const Split splits[] = {
-      {kTensor, {1, 1}, 96},     {kTensor, {1, 1, 1}, 7}, {kTensor, {1, 1, 1, 1}, 33},
-      {kTensor, {1, 3}, 96},     {kTensor, {7, 1}, 1},    {kTensor, {1, 0}, 33},
-      {kTensor, {0, 2, 1}, 96},  {kLayer, {1, 1}, 96},    {kLayer, {3, 1}, 7},
-      {kLayer, {1, 0}, 33},      {kTensor, {1, 1}, 96, "f"}, {kTensor, {1, 2}, 96, "kn"},
-      {kTensor, {2, 1, 1}, 96, "nvu"}, {kTensor, {1, 1}, 96, "efdr"}, {kTensor, {1, 1, 1}, 96, "rk"}};
+  const std::vector<Split> splits = {{kTensor, {1, 1}, 96},
+                                     {kTensor, {1, 3}, 7},
+                                     {kTensor, {1, 1, 1, 1}, 33},
+                                     {kLayer, {1, 1}, 96},
+                                     {kTensor, {1, 1, 1}, 96},
+                                     {kTensor, {7, 1}, 1},
+                                     {kTensor, {1, 0}, 33},
+                                     {kTensor, {0, 2, 1}, 96},
+                                     {kLayer, {3, 1}, 7},
+                                     {kLayer, {1, 0}, 33},
+                                     {kTensor, {1, 1}, 96, "f"},
+                                     {kTensor, {1, 2}, 96, "kn"},
+                                     {kTensor, {2, 1, 1}, 96, "nvu"},
+                                     {kTensor, {1, 1}, 96, "efdr"},
+                                     {kTensor, {1, 1, 1}, 96, "rk"}};
   const std::vector<float> expected = model.Run({tokens}, {.kv_type = kv_type})[0].logits;
-  for (const Split& split : splits) {
+  for (const Split& split : std::span(splits).first(std::min(most, splits.size()))) {
     RunOptions options = {.micro_batch = split.micro_batch, .kv_type = kv_type};
     options.threads = split.micro_batch == 33 ? 2 : 1;
     options.ranks = static_cast<int>(split.shares.size());

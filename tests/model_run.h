@@ -67,8 +67,8 @@ std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
                             const std::string& kv_type);
 
 // The same of ranks: numbers of them, even and uneven shares, some with nothing, of tensors and of layers, and cuts along other axes
-// than those of a usual plan.
+// than those of a usual plan; `most` splits, the first of which differ most.
 std::string RankDependence(ModelRun& model, const std::vector<int32_t>& tokens,
-                           const std::string& kv_type);
+                           const std::string& kv_type, size_t most = SIZE_MAX);
 
 }  // namespace lockstep::test
