@@ -210,9 +210,9 @@ const Case kCases[] = {
            MakeExpertWeights({}, true),
            {scores, b.Apply(MakeTopExperts({.used = 3}, false), {scores}), b.Weight({E})});
      }},
-    {"MakeMoeFfn", "nf", [](Bench& b) { return Moe(b, true, false); }},
-    {"MakeMoeFfn", "nf", [](Bench& b) { return Moe(b, true, true); }},
-    {"MakeMoeFfn", "nf", [](Bench& b) { return Moe(b, false, true); }},
+    {"MakeMoeFfn", "enf", [](Bench& b) { return Moe(b, true, false); }},
+    {"MakeMoeFfn", "enf", [](Bench& b) { return Moe(b, true, true); }},
+    {"MakeMoeFfn", "enf", [](Bench& b) { return Moe(b, false, true); }},
     {"MakeConcat", "g",
      [](Bench& b) {
        return b.Test(MakeConcat(D.size, 8), {b.Input({G, D}), b.Input({G, {'n', 8}})});

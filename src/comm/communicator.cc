@@ -73,10 +73,13 @@ void Communicator::Reduce(int member, std::span<const ReduceTerm> terms, int64_t
     const WorkRange own{std::min(columns.begin, term.width), std::min(columns.end, term.width)};
     if (own.size() == 0) continue;
     roots.clear();
-    for (size_t rank = 0; rank < static_cast<size_t>(ranks()); ++rank) {
+    auto take = [&](size_t rank, int64_t root) {
       const auto* data = reinterpret_cast<const float*>(parts.at(rank, i));
-      for (int32_t r = 0; r < term.rank_roots[rank]; ++r)
-        roots.push_back(data + r * rows * term.width + own.begin);
+      roots.push_back(data + root * rows * term.width + own.begin);
+    };
+    for (const RootPlace& place : term.order) take(static_cast<size_t>(place.rank), place.index);
+    for (size_t rank = 0; term.fold == nullptr && rank < term.rank_roots.size(); ++rank) {
+      if (term.rank_roots[rank] > 0) take(rank, 0);
     }
     row_roots.resize(roots.size());
     for (int64_t t = 0; t < rows; ++t) {

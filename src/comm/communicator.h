@@ -37,10 +37,16 @@ class RankParts {
   size_t parts_;
 };
 
+// A root among those of all ranks.
+struct RootPlace {
+  int32_t rank = 0, index = 0;
+};
+
 // One result of a reduction.
 struct ReduceTerm {
   const float* roots = nullptr;         // this rank's, [root, rows, width]; null where it has none
   std::span<const int32_t> rank_roots;  // how many each rank has, in the order of ranks
+  std::span<const RootPlace> order;     // of a sum: all roots as the fold takes them
   const RootFold* fold = nullptr;       // how all of them meet in a sum; null: the largest is taken
   float* out = nullptr;                 // [rows, width]
   int64_t width = 0;

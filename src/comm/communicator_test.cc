@@ -102,6 +102,10 @@ TEST(Reduce, GivesTheBitsOfTheWholeTreeForEverySplit) {
         }
       }
       const RootFold fold(all, leaves);
+      std::vector<RootPlace> order;
+      for (int32_t r = 0; r < std::ssize(counts); ++r) {
+        for (int32_t i = 0; i < counts[static_cast<size_t>(r)]; ++i) order.push_back({r, i});
+      }
       std::vector<std::vector<float>> out(static_cast<size_t>(ranks) * 2,
                                           std::vector<float>(kRows * kWidth));
       OnAllMembers(*group, threads, [&](Communicator& comm, int member, ThreadTeam& team) {
@@ -109,7 +113,7 @@ TEST(Reduce, GivesTheBitsOfTheWholeTreeForEverySplit) {
         std::vector<ReduceTerm> terms;
         for (size_t i = 0; i < 2; ++i)
           terms.push_back(
-              {roots[rank].data(), counts, &fold, out[2 * rank + i].data(), kWidth, kWidth});
+              {roots[rank].data(), counts, order, &fold, out[2 * rank + i].data(), kWidth, kWidth});
         comm.Reduce(member, terms, kRows, ShareOf(kWidth, 32, member, team.size()),
                     CombineRootsReference);
       });
@@ -138,7 +142,7 @@ TEST(Reduce, TakesTheLargestOfRanksThatHaveAny) {
     }
     OnAllMembers(*group, threads, [&](Communicator& comm, int member, ThreadTeam& team) {
       const auto rank = static_cast<size_t>(comm.rank());
-      const ReduceTerm term{mine[rank].empty() ? nullptr : mine[rank].data(), counts, nullptr,
+      const ReduceTerm term{mine[rank].empty() ? nullptr : mine[rank].data(), counts, {}, nullptr,
                             out[rank].data(), kWidth, kWidth};
       comm.Reduce(member, {&term, 1}, kRows, ShareOf(kWidth, 32, member, team.size()),
                   CombineRootsReference);

@@ -122,7 +122,7 @@ PartialTerm StatePart(LocalGraph& local, const WholeGraph& whole, int i, const T
   const WholeGraph::Part& p = whole.parts[i];
   PartialTerm term;
   term.shape = local.shape(p.down);
-  term.total = CeilDiv(kInner[i], length);
+  term.sum = {kInner[i], length};
   for (size_t r = 0; r < cut.rows.size(); ++r) term.leaves.push_back(RangeOf(cut.leaves[i], r));
   const LeafRange own = term.leaves[rank];
   const int64_t begin = own.first * length, end = std::min(kInner[i], own.last * length);
@@ -135,7 +135,7 @@ PartialTerm StatePart(LocalGraph& local, const WholeGraph& whole, int i, const T
   local.Keep(p.active);
   const ValueId roots =
       local.Add(fmt::format("roots{}", i), {term.shape[0], {'p', term.roots(rank)}, term.shape[1]});
-  local.Do(local.whole_node(p.down).op->part_of_sum({own, term.total, length}),
+  local.Do(local.whole_node(p.down).op->part_of_sum({'*', term.sum, own}),
            {p.active, p.down_weight}, roots);
   inputs.push_back(roots);
   return term;

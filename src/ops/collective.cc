@@ -123,10 +123,11 @@ class OwnPart final : public Operation {
 int64_t PartialTerm::roots(size_t rank) const {
   const LeafRange& owned = leaves[rank];
   if (kind != PartialKind::kSum) return owned.first < owned.last ? 1 : 0;
-  return std::ssize(SubtreeRoots(owned.first, owned.last, total));
+  return std::ssize(sum.Roots(owned));
 }
 
-Reduce::Reduce(std::vector<PartialTerm> terms, size_t rank) : terms_(std::move(terms)), rank_(rank) {
+Reduce::Reduce(std::vector<PartialTerm> terms, size_t rank)
+    : terms_(std::move(terms)), rank_(rank) {
   LOCKSTEP_CHECK(!terms_.empty() && terms_.size() <= kMostTerms, "{} terms", terms_.size());
   int operands = 0;
   for (const PartialTerm& term : terms_) {
@@ -134,9 +135,9 @@ Reduce::Reduce(std::vector<PartialTerm> terms, size_t rank) : terms_(std::move(t
     operand_of_.push_back(roots == 0 ? -1 : operands++);
     if (roots == 0) continue;
     const bool sum = term.kind == PartialKind::kSum;
-    rule_ += fmt::format("{}t{}{}*", rule_.empty() ? "" : ", ",
-                         sum ? std::string(1, static_cast<char>('a' + operands)) : "",
-                         sum ? "!" : "");
+    rule_ +=
+        fmt::format("{}t{}{}*", rule_.empty() ? "" : ", ",
+                    sum ? std::string(1, static_cast<char>('a' + operands)) : "", sum ? "!" : "");
   }
   for (const PartialTerm& term : terms_) AddFold(term);
   const Axis all_terms{'p', std::ssize(terms_), std::ssize(terms_)};
@@ -153,17 +154,28 @@ Reduce::Reduce(std::vector<PartialTerm> terms, size_t rank) : terms_(std::move(t
 }
 
 void Reduce::AddFold(const PartialTerm& term) {
+  const bool sum = term.kind == PartialKind::kSum;
   std::vector<int32_t> counts;
-  std::vector<LeafRange> roots;
+  std::vector<std::pair<LeafRange, RootPlace>> roots;
   for (size_t rank = 0; rank < term.leaves.size(); ++rank) {
     counts.push_back(static_cast<int32_t>(term.roots(rank)));
-    if (counts.back() == 0 || term.kind != PartialKind::kSum) continue;
-    const LeafRange& owned = term.leaves[rank];
-    std::ranges::copy(SubtreeRoots(owned.first, owned.last, term.total), std::back_inserter(roots));
+    if (!sum) continue;
+    int32_t own = 0;
+    for (const LeafRange& root : term.sum.Roots(term.leaves[rank])) {
+      roots.push_back({root, {static_cast<int32_t>(rank), own++}});
+    }
   }
+  std::ranges::stable_sort(roots, {}, [](const auto& root) { return root.first.first; });
   rank_roots_.push_back(std::move(counts));
   folds_.emplace_back();
-  if (term.kind == PartialKind::kSum) folds_.back().emplace(roots, term.total);
+  orders_.emplace_back();
+  if (!sum) return;
+  std::vector<LeafRange> ascending;
+  for (const auto& [root, place] : roots) {
+    ascending.push_back(root);
+    orders_.back().push_back(place);
+  }
+  folds_.back().emplace(ascending, term.sum.total());
 }
 
 std::string Reduce::attributes() const {
@@ -171,7 +183,7 @@ std::string Reduce::attributes() const {
   for (size_t i = 0; i < terms_.size(); ++i) {
     const LeafRange& owned = terms_[i].leaves[rank_];
     text += fmt::format("{}{} {}..{} of {}", text.empty() ? "" : ", ", PartialName(terms_[i].kind),
-                        owned.first, owned.last, terms_[i].total);
+                        owned.first, owned.last, terms_[i].sum.count());
   }
   return text;
 }
@@ -187,7 +199,7 @@ void Reduce::Run(const StepContext& step) const {
   for (size_t i = 0; i < terms_.size(); ++i) {
     const int operand = operand_of_[i];
     terms.push_back({operand < 0 ? nullptr : step.in_rows(static_cast<size_t>(operand)).data,
-                     rank_roots_[i], folds_[i] ? &*folds_[i] : nullptr,
+                     rank_roots_[i], orders_[i], folds_[i] ? &*folds_[i] : nullptr,
                      y.data + static_cast<int64_t>(i) * width, width, y.width});
   }
   step.comm->Reduce(step.member, terms, step.tokens(), step.Share(width, kColumnUnit),

@@ -19,8 +19,9 @@ namespace lockstep {
 // One partial value of a reduction.
 struct PartialTerm {
   PartialKind kind = PartialKind::kSum;
-  std::vector<LeafRange> leaves;  // that each rank of the stage owns, ascending; of a sum: all of [0, total) together
-  int64_t total = 1;
+  // That each rank of the stage owns, ascending; of a sum: all of its count() together.
+  std::vector<LeafRange> leaves;
+  SumLeaves sum;  // of a sum
   Shape shape;  // [t, *], of the result
 
   // Roots that a rank has; of a maximum 1 where the rank owns anything, and then without an axis p.
@@ -57,6 +58,7 @@ class Reduce final : public Operation {
   std::vector<int> operand_of_;
   std::vector<std::vector<int32_t>> rank_roots_;  // of each term
   std::vector<std::optional<RootFold>> folds_;    // of each sum
+  std::vector<std::vector<RootPlace>> orders_;    // of each sum
   bool empty_ = false;
   std::string rule_;
   FactorRule::OwnAxes own_;

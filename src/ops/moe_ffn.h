@@ -49,7 +49,8 @@ struct MoeSegments {
 // The part of a model's experts that the operands hold, where a plan cuts them. y is then [p, t, n] in memory: with f cut the roots over the
 // segments here; with experts cut those over the experts here for each segment, the segments outermost (`f` says then how many these are).
 struct MoePart {
-  int64_t first_expert = 0, experts = 0;  // experts: of the model, 0: they are not cut
+  LeafRange experts;
+  int64_t all_experts = 0;  // of the model, 0: they are not cut
   MoeSegments f;
 
   bool cut() const { return f.total != 0; }

@@ -443,7 +443,7 @@ TEST(MoeFfn, GivesTheSameBitsHoweverExpertsOrTheirWidthAreSplit) {
         const std::vector<LeafRange> own = SubtreeRoots(run.first, run.last, units);
         RunOptions options;
         options.members = 2;
-        options.part = {experts.first,
+        options.part = {experts,
                         by_expert ? d.experts : 0,
                         {by_expert ? LeafRange{0, segments} : run, segments, segment}};
         options.roots = std::ssize(own) * (by_expert ? segments : 1);

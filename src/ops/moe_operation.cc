@@ -129,21 +129,22 @@ MoeStep::MoeStep(const MoeSettings& settings, const MoePart& part, std::span<con
   if (in_.down.empty() || in_.down[0].k == 0) return;
   const PackedMatrix& down = in_.down[0];
   f_ = down.k, n_ = down.n;
-  const int64_t experts = std::ssize(in_.down), all = part.experts == 0 ? experts : part.experts;
-  segment_length_ = part.cut() ? part.f.length : MoeSegmentLength(*down.format, f_);
+  const int64_t experts = std::ssize(in_.down), all = part.all_experts == 0 ? experts : part.all_experts;
+  const int64_t first_expert = part.experts.first;
+  segment_length_ = part.f.length != 0 ? part.f.length : MoeSegmentLength(*down.format, f_);
   segments_ = CeilDiv(f_, segment_length_);
   const LeafRange segments = part.cut() ? part.f.leaves : LeafRange{0, segments_};
   first_segment_ = segments.first;
   adds_bias_ = settings.biases && first_segment_ == 0;
-  expert_roots_ = SubtreeRoots(part.first_expert, part.first_expert + experts, all);
-  if (part.experts == 0) {
+  expert_roots_ = SubtreeRoots(first_expert, first_expert + experts, all);
+  if (part.all_experts == 0) {
     segment_roots_ =
         SubtreeRoots(segments.first, segments.last, part.cut() ? part.f.total : segments_);
   } else {
     for (int64_t s = segments.first; s < segments.last; ++s) segment_roots_.push_back({s, s + 1});
   }
   const int64_t slots = tokens * in_.ids.width;
-  routing_ = {tokens, in_.ids.width, part.first_expert, experts, all, expert_roots_};
+  routing_ = {tokens, in_.ids.width, first_expert, experts, all, expert_roots_};
 
   Pieces own(scratch);
   routing_.Take(own);
@@ -362,27 +363,38 @@ class MoeFfn final : public Operation {
     std::string text = fmt::format(
         "{}{}{}{}", ActivationName(settings_.gating.activation), settings_.gated ? "" : " ungated",
         settings_.biases ? " biased" : "", settings_.weigh_input ? " weigh=input" : "");
+    const LeafRange& leaves = part_.all_experts == 0 ? part_.f.leaves : part_.experts;
     if (part_.cut()) {
-      text += fmt::format(" leaves={}..{}/{}", part_.f.leaves.first, part_.f.leaves.last,
-                          part_.f.total);
+      text += fmt::format(" {}={}..{}/{}", part_.all_experts == 0 ? "leaves" : "experts", leaves.first,
+                          leaves.last, part_.all_experts == 0 ? part_.f.total : part_.all_experts);
     }
     return text;
   }
   FactorRule::OwnAxes own_axes() const override {
     if (!part_.cut()) return {};
-    const LeafRange& leaves = part_.f.leaves;
-    return {{'p', Axis{'p', std::ssize(SubtreeRoots(leaves.first, leaves.last, part_.f.total))}}};
+    const LeafRange &f = part_.f.leaves, &experts = part_.experts;
+    const auto roots = part_.all_experts == 0
+                           ? std::ssize(SubtreeRoots(f.first, f.last, part_.f.total))
+                           : part_.f.total * std::ssize(SubtreeRoots(experts.first, experts.last,
+                                                                     part_.all_experts));
+    return {{'p', Axis{'p', roots}}};
   }
   SumLeaves sum_leaves(char factor, std::span<const Shape> operands,
                        std::span<const Format* const> formats) const override {
     const size_t down = settings_.gated ? 5 : 4;
-    if (factor != 'f' || formats[down] == nullptr) return {};
+    if ((factor != 'f' && factor != 'e') || formats[down] == nullptr) return {};
     const int64_t f = operands[down][2].size, length = MoeSegmentLength(*formats[down], f);
-    return {f, length >= f ? 0 : length};
+    if (factor == 'f') return {f, length >= f ? 0 : length};
+    // Segments outside, experts inside.
+    const int64_t experts = operands[down][0].size, segments = CeilDiv(f, length);
+    const auto stride = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(experts)));
+    return {experts, segments * stride <= kMaxLeaves ? 1 : 0, segments, stride};
   }
   OperationPtr part_of_sum(const SumPart& part) const override {
-    return std::make_shared<MoeFfn>(settings_,
-                                    MoePart{0, 0, {part.leaves, part.total, part.length}});
+    const SumLeaves& sum = part.sum;
+    if (part.factor == 'f') return MakeMoeFfn(settings_, {{}, 0, {part.leaves, sum.total(), sum.length}});
+    // A segment's length follows from the weights, which are whole.
+    return MakeMoeFfn(settings_, {part.leaves, sum.size, {{0, sum.repeats}, sum.repeats, 0}});
   }
   OperandKind operand(size_t i) const override {
     const size_t matrices = settings_.gated ? 3 : 2;

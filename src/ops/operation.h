@@ -132,15 +132,24 @@ struct StepContext {
 struct SumLeaves {
   int64_t size = 0;    // numbers of the run
   int64_t length = 0;  // 0: it may not be cut
+  // Where the run is summed within a sum that ranks have whole: its leaves stand in that tree `repeats` times, `stride` apart, a power of two
+  // and no fewer than they are.
+  int64_t repeats = 1, stride = 0;
 
   int64_t count() const { return length == 0 ? 1 : (size + length - 1) / length; }
+  // Leaves of the tree.
+  int64_t total() const { return stride == 0 ? count() : repeats * stride; }
+  // The subtrees of a rank that owns these of count() leaves, ascending.
+  std::vector<LeafRange> Roots(const LeafRange& owned) const;
 };
 
 // What a rank does of a sum.
 struct SumPart {
-  LeafRange leaves;    // that it owns, at least one
-  int64_t total = 0;   // leaves in all
-  int64_t length = 0;  // numbers of a leaf
+  char factor = 0;  // that is cut; 0: none
+  SumLeaves sum;
+  LeafRange leaves;  // of its count() that the rank owns, at least one
+
+  bool cut() const { return factor != 0; }
 };
 
 // Sees one row x: [k] that a weight was multiplied by. weight: which operand of the operation; expert: 0 where it is one matrix.

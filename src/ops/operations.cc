@@ -277,19 +277,19 @@ class Linear final : public Operation {
   explicit Linear(int64_t cut_unit, const SumPart& part = {}) : cut_unit_(cut_unit), part_(part) {}
   std::string_view name() const override { return "linear"; }
   std::string_view rule() const override {
-    return part_.total != 0 ? "t*, +* -> tp+" : cut_unit_ == 0 ? "t*!, +*! -> t+" : "t*, +* -> t+";
+    return part_.cut() ? "t*, +* -> tp+" : cut_unit_ == 0 ? "t*!, +*! -> t+" : "t*, +* -> t+";
   }
   std::string attributes() const override {
     std::string text = cut_unit_ == 0 ? "" : fmt::format("cut={}", cut_unit_);
-    if (part_.total != 0) {
-      text += fmt::format(" leaves={}..{}/{}", part_.leaves.first, part_.leaves.last, part_.total);
+    if (part_.cut()) {
+      text += fmt::format(" leaves={}..{}/{}", part_.leaves.first, part_.leaves.last,
+                          part_.sum.total());
     }
     return text;
   }
   FactorRule::OwnAxes own_axes() const override {
-    if (part_.total == 0) return {};
-    return {{'p', Axis{'p', std::ssize(SubtreeRoots(part_.leaves.first, part_.leaves.last,
-                                                    part_.total))}}};
+    if (!part_.cut()) return {};
+    return {{'p', Axis{'p', std::ssize(part_.sum.Roots(part_.leaves))}}};
   }
   SumLeaves sum_leaves(char factor, std::span<const Shape> operands,
                        std::span<const Format* const> formats) const override {
@@ -326,12 +326,12 @@ class Linear final : public Operation {
     task.y = y.data;
     task.y_stride = y.width;
     task.segment = SegmentOf(w.k, *w.format);
-    if (part_.total != 0) {
+    if (part_.cut()) {
       task.y_stride = w.n;
       task.root_stride = task.tokens * w.n;
-      task.segment = part_.length;
+      task.segment = part_.sum.length;
       task.first_leaf = part_.leaves.first;
-      task.leaves = part_.total;
+      task.leaves = part_.sum.total();
     }
     task.panel_begin = share.begin / kPanelRows;
     task.panel_end = CeilDiv(share.end, kPanelRows);
@@ -348,7 +348,7 @@ class Linear final : public Operation {
   }
 
   int64_t cut_unit_;
-  SumPart part_;  // of a rank; total 0: all of it
+  SumPart part_;  // of a rank
 };
 
 class KvAppend final : public Operation {
@@ -468,6 +468,19 @@ class Attention final : public Operation {
 };
 
 }  // namespace
+
+std::vector<LeafRange> SumLeaves::Roots(const LeafRange& owned) const {
+  if (owned.first == owned.last) return {};
+  if (stride == 0) return SubtreeRoots(owned.first, owned.last, total());
+  std::vector<LeafRange> roots;
+  // Leaves that are not there belong to the owner of the last that is.
+  const int64_t last = owned.last == count() ? stride : owned.last;
+  for (int64_t at = 0; at < total(); at += stride) {
+    for (const LeafRange& root : SubtreeRoots(at + owned.first, at + last, total()))
+      roots.push_back(root);
+  }
+  return roots;
+}
 
 OperationPtr MakeEmbed(float scale) { return std::make_shared<Embed>(scale); }
 OperationPtr MakeEmbedPart(float scale, int64_t part) { return std::make_shared<Embed>(scale, part); }

@@ -291,8 +291,8 @@ bool Cuts::FindSums() {
     }
     const bool sums = partial(n) == PartialKind::kSum;
     const SumLeaves leaves = sums ? LeavesOf(n, run[0]->letter) : SumLeaves{};
-    sum.length = leaves.length;
-    sum.term = {*partial(n), {}, leaves.count(), graph_.value(graph_.nodes[n].output).shape};
+    sum.factor = run[0]->letter;
+    sum.term = {*partial(n), {}, leaves, graph_.value(graph_.nodes[n].output).shape};
     std::vector<LocalValue> locals;
     for (size_t place = 0; place < places(); ++place)
       locals.push_back(LocalOf(shape, axes, place, [&](size_t axis) { return classes[axis]; }));
@@ -361,7 +361,7 @@ std::optional<PartialKind> Cuts::partial(size_t node) const {
 
 SumPart Cuts::sum_part(size_t node, size_t place) const {
   const Sum& sum = sums_[node];
-  return {sum.term.leaves[place], sum.term.total, sum.length};
+  return {sum.factor, sum.term.sum, sum.term.leaves[place]};
 }
 
 bool Cuts::takes_part(size_t node, size_t place) const {

@@ -72,7 +72,7 @@ class Cuts {
   };
   struct Sum {
     PartialTerm term;
-    int64_t length = 0;  // numbers of a leaf
+    char factor = 0;
   };
 
   const Deal& deal(ClassId id) const { return deals_[static_cast<size_t>(id)]; }
