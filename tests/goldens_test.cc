@@ -70,6 +70,36 @@ TEST_P(Golden, GivesTheReferenceStreamAfterEveryLayer) {
   }
 }
 
+TEST_P(Golden, HasANextTokenBlockWhereItsRowSaysSo) {
+  EXPECT_EQ(reference_->Find("mtp.logits") != nullptr, GetParam().next_token);
+  if (GetParam().next_token) return;
+  ModelRun model(path_);
+  EXPECT_NE(MessageOf([&] { model.RunNextToken({tokens_}, {}); })
+                .find("nextn_predict_layers: expected a block"),
+            std::string::npos);
+}
+
+class GoldenNextToken : public Golden {};
+
+TEST_P(GoldenNextToken, GivesTheReferenceLogits) {
+  ModelRun model(path_);
+  const RunResult result = model.RunNextToken({tokens_}, {.threads = 2, .hidden = true})[0];
+  ASSERT_EQ(result.hidden.size(), 1u);
+  EXPECT_LT(RelativeDifference(result.logits, ReadTensor<float>(*reference_, "mtp.logits")),
+            GetParam().tolerance);
+  EXPECT_LT(RelativeDifference(result.hidden[0], ReadTensor<float>(*reference_, "mtp.hidden")),
+            GetParam().tolerance);
+  EXPECT_EQ(result.fault, "");
+}
+
+TEST_P(GoldenNextToken, GivesTheSameBitsForEveryShapeOfRun) {
+  ModelRun model(path_);
+  const Runner run = [&](const auto& sequences, const RunOptions& options) {
+    return model.RunNextToken(sequences, options);
+  };
+  EXPECT_EQ(ShapeDependence(run, tokens_, "F32"), "");
+}
+
 // Copies a file with one of its keys changed.
 void WriteWithKey(const GgufFile& file, std::string_view key,
                   const std::variant<uint32_t, float>& value, const std::string& path) {
@@ -167,13 +197,17 @@ TEST_P(Golden, GivesTheSameBitsForEveryShapeOfRunInEveryFormat) {
   }
 }
 
-std::vector<GoldenRow> Supported() {
+std::vector<GoldenRow> RowsWith(bool GoldenRow::*flag) {
   std::vector<GoldenRow> rows;
-  std::ranges::copy_if(kGoldenRows, std::back_inserter(rows), &GoldenRow::supported);
+  std::ranges::copy_if(kGoldenRows, std::back_inserter(rows), flag);
   return rows;
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Golden, testing::ValuesIn(Supported()), [](const auto& info) { return TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Golden, testing::ValuesIn(RowsWith(&GoldenRow::supported)),
+                         [](const auto& info) { return TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenNextToken,
+                         testing::ValuesIn(RowsWith(&GoldenRow::next_token)),
+                         [](const auto& info) { return TestName(info.param); });
 
 TEST(GoldenRows, AreThoseOfTheFolder) {
   if (!std::filesystem::exists(kGoldens)) GTEST_SKIP() << kGoldens << " is absent";

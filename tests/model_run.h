@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,8 +49,20 @@ class ModelRun {
   // Runs whole sequences from position 0, all of them in every batch until they end.
   std::vector<RunResult> Run(const std::vector<std::vector<int32_t>>& sequences,
                              const RunOptions& options);
+  // The same of the model's next-token block, on the hidden rows of a run in the same shape: row j is of the token at j + 1.
+  std::vector<RunResult> RunNextToken(const std::vector<std::vector<int32_t>>& sequences,
+                                      const RunOptions& options);
 
  private:
+  // What a graph runs of one sequence: rows from position `first` on, each with a row of input where the graph takes some.
+  struct Rows {
+    std::vector<int32_t> tokens;
+    int64_t first = 0;
+    std::vector<float> input = {};
+  };
+  std::vector<RunResult> RunGraph(const Graph& graph, const std::vector<Rows>& sequences,
+                                  const RunOptions& options);
+
   GgufFile file_;
   Graph graph_;
 };
@@ -60,14 +73,22 @@ double RelativeDifference(std::span<const float> found, std::span<const float> e
 // Whether both have the same bits.
 bool SameBits(std::span<const float> a, std::span<const float> b);
 
+// ModelRun::Run() of a model, or RunNextToken().
+using Runner = std::function<std::vector<RunResult>(
+    const std::vector<std::vector<int32_t>>& sequences, const RunOptions& options)>;
+
 // How the logits of a prompt depend on the shape of the run: empty where every instruction set, every
 // number of threads, micro-batches of all sizes and batch mates give the same bits, else one line
 // about the first that does not.
+std::string ShapeDependence(const Runner& run, const std::vector<int32_t>& tokens,
+                            const std::string& kv_type);
 std::string ShapeDependence(ModelRun& model, const std::vector<int32_t>& tokens,
                             const std::string& kv_type);
 
 // The same of ranks: numbers of them, even and uneven shares, some with nothing, of tensors and of layers, and cuts along other axes
 // than those of a usual plan; `most` splits, the first of which differ most.
+std::string RankDependence(const Runner& run, const std::vector<int32_t>& tokens,
+                           const std::string& kv_type, size_t most = SIZE_MAX);
 std::string RankDependence(ModelRun& model, const std::vector<int32_t>& tokens,
                            const std::string& kv_type, size_t most = SIZE_MAX);
 

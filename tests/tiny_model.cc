@@ -260,7 +260,9 @@ TinyOptions OptionsFor(std::string_view architecture) {
 TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
   auto count = [](int64_t value) { return static_cast<uint32_t>(value); };
   keys["general.architecture"] = o.architecture;
-  key("block_count") = count(o.layers);
+  const int64_t blocks = o.layers + o.next_token;
+  key("block_count") = count(blocks);
+  if (o.next_token) key("nextn_predict_layers") = uint32_t{1};
   key("context_length") = count(o.context);
   key("embedding_length") = count(o.width);
   key("feed_forward_length") = count(o.ff_width);
@@ -298,8 +300,13 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
     return;
   }
   const int64_t q = o.heads * (o.kv_rank != 0 ? o.dv : o.head_dim), kv = o.kv_heads * o.head_dim;
-  for (int64_t i = 0; i < o.layers; ++i) {
+  for (int64_t i = 0; i < blocks; ++i) {
     const std::string block = fmt::format("blk.{}.", i);
+    if (i == o.layers) {
+      for (const char* name : {"enorm", "hnorm", "shared_head_norm"})
+        add(fmt::format("{}nextn.{}.weight", block, name), {o.width});
+      add(block + "nextn.eh_proj.weight", {2 * o.width, o.width});
+    }
     auto project = [&](const std::string& name, int64_t in, int64_t out) {
       add(block + name + ".weight", {in, out});
       if (o.biases) add(block + name + ".bias", {out});
@@ -322,12 +329,12 @@ TinyModel::TinyModel(const TinyOptions& o) : prefix_(o.architecture + ".") {
       project("ffn_up", o.width, o.fused ? 2 * o.ff_width : o.ff_width);
       project("ffn_down", o.ff_width, o.width);
     }
-    if (o.mixer != TinyOptions::Mixer::kAttention && i % 2 == 0) {
+    if (o.mixer != TinyOptions::Mixer::kAttention && i % 2 == 0 && i < o.layers) {
       AddMixer(o, add_here);
       continue;
     }
     if (o.qk_norm) norm("attn_q_norm", o.head_dim);
-    const bool own_keys = i < o.layers - o.shared_kv;
+    const bool own_keys = i < o.layers - o.shared_kv || i >= o.layers;
     if (o.qk_norm && own_keys) norm("attn_k_norm", o.head_dim);
     if (o.qk_norm_all) norm("attn_q_norm", q);
     if (o.qk_norm_all) norm("attn_k_norm", kv);

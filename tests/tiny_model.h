@@ -71,6 +71,7 @@ struct TinyOptions {
     kGatedStreams  // and attention, as tiny_gated_streams.h has them
   };
   Mixer mixer = Mixer::kAttention;
+  bool next_token = false;     // a block behind the layers predicts the token after the next
   bool gated_queries = false;  // attn_q has a gate beside each head's query
   uint64_t seed = 1;
 };

@@ -67,18 +67,22 @@ std::vector<int32_t> GivenTokens(const OptionValues& options) {
 class LogitsFile {
  public:
   LogitsFile(const std::string& path, const Model& model, std::span<const int32_t> tokens,
-             bool hidden)
-      : layers_(hidden ? std::ssize(model.graph().hidden) : 0),
-        writer_(path, Plan(model, std::size(tokens), layers_)) {
+             const LoadOptions& load)
+      : tokens_(tokens),
+        hidden_(load.hidden),
+        next_token_(load.next_token),
+        layers_(load.hidden ? std::ssize(model.graph().hidden) : 0),
+        writer_(path, Plan(model)) {
     writer_.Append(0, std::as_bytes(tokens));
   }
 
-  void Add(const Evaluator& evaluator, const EvaluatedRows& rows) {
+  void Add(Evaluator& evaluator, const EvaluatedRows& rows) {
     sha_.Add(std::as_bytes(rows.logits));
     writer_.Append(1, std::as_bytes(rows.logits));
     for (int64_t layer = 0; layer < layers_; ++layer) {
       writer_.Append(static_cast<size_t>(2 + layer), std::as_bytes(evaluator.Hidden(layer)));
     }
+    if (next_token_) AddNextToken(evaluator, rows);
   }
 
   // Completes the file; the SHA-256 of the logits' bytes.
@@ -88,20 +92,32 @@ class LogitsFile {
   }
 
  private:
-  static std::vector<SafetensorsPlan> Plan(const Model& model, uint64_t tokens, int64_t layers) {
-    std::vector<SafetensorsPlan> plan = {
-        {"tokens", "I32", {tokens}},
-        {"logits", "F32", {tokens, static_cast<uint64_t>(model.vocab())}}};
-    for (int64_t layer = 0; layer < layers; ++layer) {
-      const Graph& graph = model.graph();
-      const Shape& shape = graph.value(graph.final_hidden).shape;
-      plan.push_back({fmt::format("hidden.{}", layer),
-                      "F32",
-                      {tokens, static_cast<uint64_t>(shape[shape.rank() - 1].size)}});
+  void AddNextToken(Evaluator& evaluator, const EvaluatedRows& rows) {
+    const auto at = static_cast<size_t>(2 + layers_);
+    const auto next = tokens_.subspan(static_cast<size_t>(rows.first) + 1);
+    evaluator.RunNextToken(rows, next, [&](const EvaluatedRows& block) {
+      writer_.Append(at, std::as_bytes(block.logits));
+      if (hidden_) writer_.Append(at + 1, std::as_bytes(evaluator.NextTokenHidden()));
+    });
+  }
+
+  std::vector<SafetensorsPlan> Plan(const Model& model) const {
+    const Graph& graph = model.graph();
+    const Shape& shape = graph.value(graph.final_hidden).shape;
+    const auto rows = std::size(tokens_), vocab = static_cast<uint64_t>(model.vocab()),
+               width = static_cast<uint64_t>(shape[shape.rank() - 1].size);
+    std::vector<SafetensorsPlan> plan = {{"tokens", "I32", {rows}},
+                                         {"logits", "F32", {rows, vocab}}};
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      plan.push_back({fmt::format("hidden.{}", layer), "F32", {rows, width}});
     }
+    if (next_token_) plan.push_back({"mtp.logits", "F32", {rows - 1, vocab}});
+    if (next_token_ && hidden_) plan.push_back({"mtp.hidden", "F32", {rows - 1, width}});
     return plan;
   }
 
+  const std::span<const int32_t> tokens_;
+  const bool hidden_, next_token_;
   const int64_t layers_;
   SafetensorsWriter writer_;
   Sha256 sha_;
@@ -114,10 +130,7 @@ int RunLogits(const OptionValues& options, Positional) {
   std::vector<int32_t> tokens = GivenTokens(options);
   LoadOptions load = ReadLoadOptions(options);
   load.hidden = options.Get<bool>(Opt::kHidden);
-  if (options.Get<bool>(Opt::kMtp)) {
-    throw Refused("{}: --mtp: expected a block for multi-token prediction, found none",
-                  Printable(GgufFile::Open(load.path).name(), 4096));
-  }
+  load.next_token = options.Get<bool>(Opt::kMtp);
   const bool text = options.Given(Opt::kPrompt) || options.Given(Opt::kFile);
   const std::string prompt = text ? ReadInputText(options) : "";
   std::optional<LogitsFile> file;
@@ -127,9 +140,14 @@ int RunLogits(const OptionValues& options, Positional) {
                                         {.add_special = options.Get<bool>(Opt::kBos),
                                          .parse_special = options.Get<bool>(Opt::kParseSpecial)});
     }
-    if (tokens.empty()) throw Refused("logits: expected at least one token, found none");
+    const size_t least = load.next_token ? 2 : 1;
+    if (tokens.size() < least) {
+      throw Refused("logits: expected at least {}, found {}",
+                    least == 1 ? "one token" : "two tokens",
+                    tokens.empty() ? "none" : std::to_string(tokens.size()));
+    }
     Evaluator::Expect(model, tokens);
-    if (model.leads()) file.emplace(output, model, tokens, load.hidden);
+    if (model.leads()) file.emplace(output, model, tokens, load);
   };
   auto model = OpenWithProgress<Model>(load);
 

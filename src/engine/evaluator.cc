@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/interrupt.h"
+#include "engine/sequence_rows.h"
 
 namespace lockstep {
 
@@ -41,36 +41,34 @@ void Evaluator::Expect(const Model& model, std::span<const int32_t> tokens, int6
 void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
                     FunctionRef<void(const EvaluatedRows&)> visit) {
   Expect(model_, tokens, position_);
-  const ProgramOptions& limits = model_.ranks().options();
-  const auto size = std::ssize(tokens);
-  for (int64_t begin = 0, end = 0; begin < size; begin = end) {
-    ThrowIfInterrupted();
-    const int64_t wanted = std::max(begin, first_wanted);
-    end = std::min({size, begin + limits.max_tokens, wanted + limits.max_outputs});
-    Batch batch;
-    // Pages beyond the last row are nobody's business.
-    batch.sequences = {{std::span(pages_).first(
-        static_cast<size_t>(CeilDiv(position_ + end - begin, kPageTokens)))}};
-    batch.sequences[0].slot = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      batch.tokens.push_back(tokens[static_cast<size_t>(i)]);
-      batch.places.push_back({0, position_ + i - begin});
-      if (i >= wanted) batch.outputs.push_back(static_cast<int32_t>(i - begin));
-    }
-    model_.ranks().Run(batch);
-    for (int64_t row = 0; row < end - begin; ++row) {
-      const std::string step = model_.ranks().Fault(row);
-      if (!step.empty()) {
-        throw Failed("{}: expected finite numbers, found NaN or infinity at position {}", step,
-                     position_ + row);
-      }
-    }
-    position_ += end - begin;
-    tokens_.insert(tokens_.end(), batch.tokens.begin(), batch.tokens.end());
-    if (wanted < end) {
-      visit({wanted, end - wanted, model_.ranks().Result(model_.graph().logits)});
-    }
-  }
+  const SequenceRows rows{pages_, tokens, position_, first_wanted};
+  RunRows(rows, model_.ranks(), [&](const RowsDone& done) {
+    const auto taken = tokens.subspan(static_cast<size_t>(done.begin),
+                                      static_cast<size_t>(done.end - done.begin));
+    position_ += std::ssize(taken);
+    tokens_.insert(tokens_.end(), taken.begin(), taken.end());
+    if (done.wanted == done.end) return;
+    visit({done.wanted, done.end - done.wanted, model_.ranks().Result(model_.graph().logits)});
+  });
+}
+
+void Evaluator::RunNextToken(const EvaluatedRows& rows, std::span<const int32_t> next,
+                             FunctionRef<void(const EvaluatedRows&)> visit) {
+  SideGraph& block = model_.next_token();
+  const std::span<const float> hidden = model_.ranks().Result(model_.graph().final_hidden);
+  const size_t width = hidden.size() / static_cast<size_t>(rows.rows);
+  next = next.first(std::min(next.size(), static_cast<size_t>(rows.rows)));
+  // The rows end where the sequence stands; each is at the position of its token.
+  const SequenceRows after{pages_, next, position_ - rows.rows + 1, 0,
+                           hidden.first(next.size() * width)};
+  RunRows(after, *block.ranks, [&](const RowsDone& done) {
+    visit({done.begin, done.end - done.begin, block.ranks->Result(block.graph.logits)});
+  });
+}
+
+std::span<const float> Evaluator::NextTokenHidden() const {
+  const SideGraph& block = model_.next_token();
+  return block.ranks->Result(block.graph.hidden[0]);
 }
 
 void Evaluator::Run(std::span<const int32_t> tokens) {

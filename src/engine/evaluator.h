@@ -48,6 +48,14 @@ class Evaluator {
   // passed the final norm. [rows, n]
   std::span<const float> Hidden(int64_t layer) const;
 
+  // Runs the next-token block (LoadOptions::next_token) on the rows that `visit` is looking at: of each, with the token that follows it, row
+  // j the logits of the token after that. next: the tokens behind those rows, where there are fewer the last rows are left out.
+  // Results come as those of Run(), with `first` among the rows here.
+  void RunNextToken(const EvaluatedRows& rows, std::span<const int32_t> next,
+                    FunctionRef<void(const EvaluatedRows&)> visit);
+  // What the block makes of the rows that this `visit` is looking at, before the norm of its head. [rows, n]
+  std::span<const float> NextTokenHidden() const;
+
  private:
   Model& model_;
   std::vector<int32_t> pages_;

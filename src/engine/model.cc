@@ -76,6 +76,7 @@ ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options)
   const int64_t rows_in_memory = kLogitBytes / (VocabOf(graph) * 4);
   program.max_outputs = std::min(std::max(rows_in_memory, options.sequences), program.max_tokens);
   program.hidden = options.hidden;
+  if (options.next_token) program.kept = {graph.final_hidden};
   return program;
 }
 
@@ -141,15 +142,19 @@ void Model::Open(const LoadOptions& options) {
   file_.emplace(GgufFile::Open(options.path));
   tokenizer_.emplace(Tokenizer::FromGguf(*file_));
   kv_types_ = {&KvType(options.k_type), &KvType(options.v_type)};
-  const ModelSource source(*file_, {.context = options.context,
-                                    .rotate_keys = Rotates(*kv_types_.k, options.kv_rotation),
-                                    .rotate_values = Rotates(*kv_types_.v, options.kv_rotation)});
+  const ModelSource source(*file_, GraphOptions(options));
   trained_context_ = source.Count("context_length");
   graph_ = BuildGraph(source);
   if (vocab() != tokenizer_->size()) {
     Log(LogLevel::kDebug, "{}: {} tokens for {} rows of logits", file_->name(), tokenizer_->size(),
         vocab());
   }
+}
+
+ModelOptions Model::GraphOptions(const LoadOptions& options) const {
+  return {.context = options.context,
+          .rotate_keys = Rotates(*kv_types_.k, options.kv_rotation),
+          .rotate_values = Rotates(*kv_types_.v, options.kv_rotation)};
 }
 
 void Model::ExpectAlike(const LoadOptions& options) const {
@@ -178,13 +183,30 @@ void Model::ExpectAlike(const LoadOptions& options) const {
 }
 
 void Model::MakePrograms(const LoadOptions& options) {
-  const Plan plan = MakePlan(options.split, group_->ranks(), options.proportions);
-  sharded_ = Shard(graph_, plan, [&](const WeightSource& source) -> const Format& {
-    return WeightFormat(*file_, source);
-  });
+  sharded_ = Sharded(graph_, options);
   ranks_ = std::make_unique<RankSet>(sharded_, *file_, group_->first_rank(), options.ranks,
                                      ProgramOptionsFor(graph_, options));
   snapshots_ = options.snapshots < 0 ? 2 * options.sequences + 2 : options.snapshots;
+  if (!options.next_token) return;
+  const ModelSource source(*file_, GraphOptions(options));
+  next_token_ = Beside(BuildNextTokenGraph(source, graph_), options);
+}
+
+ShardedGraph Model::Sharded(const Graph& graph, const LoadOptions& options) const {
+  const Plan plan = MakePlan(options.split, group_->ranks(), options.proportions);
+  return Shard(graph, plan, [&](const WeightSource& source) -> const Format& {
+    return WeightFormat(*file_, source);
+  });
+}
+
+std::unique_ptr<SideGraph> Model::Beside(Graph graph, const LoadOptions& options) {
+  auto side = std::make_unique<SideGraph>();
+  side->graph = std::move(graph);
+  side->sharded = Sharded(side->graph, options);
+  side->ranks =
+      std::make_unique<RankSet>(side->sharded, *file_, group_->first_rank(), options.ranks,
+                                ProgramOptionsFor(side->graph, options), ranks_.get());
+  return side;
 }
 
 void Model::Load(const LoadOptions& options) {
@@ -197,6 +219,7 @@ void Model::Load(const LoadOptions& options) {
                 .snapshots = snapshots_,
                 .isa = isa_},
                options.progress);
+  if (next_token_) next_token_->ranks->LoadBeside();
 }
 
 int Model::threads() const { return std::accumulate(threads_.begin(), threads_.end(), 0); }
@@ -216,8 +239,10 @@ int64_t Model::vocab() const { return VocabOf(graph_); }
 
 void Model::ChooseContext(const LoadOptions& options) {
   const Size page_bytes(static_cast<uint64_t>(ranks_->page_bytes(kv_types_)));
+  const int64_t beside =
+      next_token_ ? next_token_->ranks->weight_bytes() + next_token_->ranks->buffer_bytes() : 0;
   const int64_t other_bytes =
-      ranks_->weight_bytes() + ranks_->buffer_bytes() +
+      ranks_->weight_bytes() + ranks_->buffer_bytes() + beside +
       static_cast<int64_t>(
           ranks_->recurrent_bytes(options.sequences, snapshots_).value_or(kMostBytes));
   const int64_t available = options.memory_limit != 0

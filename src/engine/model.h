@@ -13,6 +13,7 @@
 #include "exec/ranks.h"
 #include "gguf/gguf_file.h"
 #include "graph/graph.h"
+#include "models/source.h"
 #include "simd/isa.h"
 #include "text/tokenizer.h"
 
@@ -39,6 +40,7 @@ struct LoadOptions {
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)
   // Called before weights are read, when file, tokenizer, graph and context are known: throws Refused for what the caller cannot run.
   std::function<void(const Model&)> accept;
+  bool next_token = false;   // open the next-token block too, and keep the rows that it goes on from
   // Called while weights are read, with bytes done and bytes in all.
   std::function<void(int64_t done, int64_t all)> progress;
 };
@@ -48,6 +50,13 @@ ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options)
 
 // What a file is, to tell one from another without reading its weights: SHA-256 of metadata, directories and size.
 std::string FileIdentity(const GgufFile& file);
+
+// A graph that runs beside a model's, on the same ranks, pages and slots.
+struct SideGraph {
+  Graph graph;
+  ShardedGraph sharded;
+  std::unique_ptr<RankSet> ranks;
+};
 
 class Model {
  public:
@@ -65,6 +74,8 @@ class Model {
   const ShardedGraph& sharded() const { return sharded_; }
   RankSet& ranks() { return *ranks_; }
   const RankSet& ranks() const { return *ranks_; }
+  // The next-token block, where it was asked for.
+  SideGraph& next_token() { return *next_token_; }
   const KvTypes& kv_types() const { return kv_types_; }
   // A team of all threads of this process, for work between batches.
   ThreadTeam& team();
@@ -85,6 +96,11 @@ class Model {
   void Open(const LoadOptions& options);
   void ExpectAlike(const LoadOptions& options) const;
   void MakePrograms(const LoadOptions& options);
+  // What the options say of the file's graphs.
+  ModelOptions GraphOptions(const LoadOptions& options) const;
+  ShardedGraph Sharded(const Graph& graph, const LoadOptions& options) const;
+  // Adds a graph beside the model's, before that is loaded.
+  std::unique_ptr<SideGraph> Beside(Graph graph, const LoadOptions& options);
   void ChooseContext(const LoadOptions& options);
   void Load(const LoadOptions& options);
   // Does this process's part of opening; all processes fail where one does.
@@ -101,6 +117,7 @@ class Model {
   Isa isa_;
   int64_t context_ = 0, trained_context_ = 0, snapshots_ = 0;
   std::unique_ptr<RankSet> ranks_;
+  std::unique_ptr<SideGraph> next_token_;
   std::unique_ptr<ThreadTeam> all_threads_;
 };
 

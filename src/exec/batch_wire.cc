@@ -86,6 +86,8 @@ Batch PieceOf(const Batch& batch, size_t begin, size_t end) {
     const auto at = static_cast<size_t>(row);
     if (at >= begin && at < end) piece.outputs.push_back(row - static_cast<int32_t>(begin));
   }
+  const size_t width = batch.input.size() / std::max<size_t>(batch.tokens.size(), 1);
+  piece.input = batch.input.subspan(begin * width, (end - begin) * width);
   return piece;
 }
 
@@ -105,6 +107,7 @@ std::string EncodeBatch(const Batch& batch) {
     for (int64_t number : {sequence.slot, sequence.restore, sequence.save, sequence.save_at})
       Put(bytes, number);
   }
+  PutAll<float>(bytes, batch.input);
   return bytes;
 }
 
@@ -127,6 +130,8 @@ OwnedBatch DecodeBatch(const std::string& bytes) {
     }
     batch.sequences.push_back(sequence);
   }
+  owned.input = reader.All<float>();
+  batch.input = owned.input;
   reader.ExpectEnd();
   for (size_t i = 0; i < owned.pages.size(); ++i) batch.sequences[i].pages = owned.pages[i];
   return owned;

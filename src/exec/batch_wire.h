@@ -15,6 +15,7 @@ std::string EncodeBatch(const Batch& batch);
 struct OwnedBatch {
   Batch batch;
   std::vector<std::vector<int32_t>> pages;  // of each sequence
+  std::vector<float> input;
 };
 // Throws Failed where the bytes are no batch.
 OwnedBatch DecodeBatch(const std::string& bytes);

@@ -27,6 +27,9 @@ class BatchOf {
         batch.tokens.push_back(static_cast<int32_t>(batch.tokens.size()) * 3 + 1);
       }
     }
+    for (size_t i = 0; i < 2 * batch.tokens.size(); ++i)
+      input_.push_back(static_cast<float>(i) / 4);
+    batch.input = input_;
     for (size_t i = 0; i < pages_.size(); ++i)
       batch.sequences.push_back({pages_[i], static_cast<int64_t>(i) + 5, -1, -1, 0});
   }
@@ -35,6 +38,7 @@ class BatchOf {
 
  private:
   std::vector<std::vector<int32_t>> pages_;
+  std::vector<float> input_;
 };
 
 std::string Text(const Batch& batch) {
@@ -46,7 +50,7 @@ std::string Text(const Batch& batch) {
     text += fmt::format(" [{} slot {} restore {} save {} at {}]", fmt::join(s.pages, ","), s.slot,
                         s.restore, s.save, s.save_at);
   }
-  return text;
+  return text + fmt::format(" input {}", fmt::join(batch.input, ","));
 }
 
 const std::vector<std::vector<Rows>> kBatches = {{},
@@ -98,10 +102,12 @@ TEST(CutBatch, GivesPiecesThatAreTheBatchOneAfterTheOther) {
       const std::vector<Batch> pieces = CutBatch(of.batch, count);
       EXPECT_LE(std::ssize(pieces), count);
       Batch all;
+      std::vector<float> input;
       for (const Batch& piece : pieces) {
         EXPECT_FALSE(piece.tokens.empty());
         const auto first = static_cast<int32_t>(all.tokens.size());
         for (int32_t row : piece.outputs) all.outputs.push_back(first + row);
+        input.insert(input.end(), piece.input.begin(), piece.input.end());
         all.tokens.insert(all.tokens.end(), piece.tokens.begin(), piece.tokens.end());
         for (const BatchPlace& place : piece.places) {
           const BatchSequence& sequence = piece.sequences[static_cast<size_t>(place.sequence)];
@@ -111,6 +117,7 @@ TEST(CutBatch, GivesPiecesThatAreTheBatchOneAfterTheOther) {
       }
       EXPECT_EQ(all.tokens, of.batch.tokens);
       EXPECT_EQ(all.outputs, of.batch.outputs);
+      EXPECT_TRUE(std::ranges::equal(input, of.batch.input));
       for (size_t i = 0; i < all.places.size(); ++i) {
         EXPECT_EQ(all.places[i].sequence, of.batch.places[i].sequence);
         EXPECT_EQ(all.places[i].position, of.batch.places[i].position);

@@ -1,6 +1,7 @@
 #include "exec/executor.h"
 
 #include <chrono>
+#include <cstring>
 #include <numeric>
 
 #include "base/checked.h"
@@ -48,14 +49,19 @@ Executor::Executor(const Graph& graph, const Program& program, const WeightStore
         case Value::Kind::kWeight:
           in.push_back(weights.Get(step.in_values[i], step.op->operand(i)));
           break;
-        case Value::Kind::kState:
-          if (graph.states[static_cast<size_t>(value.state_slot)].kind == StateSpec::Kind::kKv) {
-            in.emplace_back(pool.view(value.state_slot));
+        case Value::Kind::kState: {
+          const StateSpec& state = graph.states[static_cast<size_t>(value.state_slot)];
+          const int32_t slot = pool.slot(state.name);
+          if (state.kind == StateSpec::Kind::kKv) {
+            in.emplace_back(pool.view(slot));
           } else {
-            in.emplace_back(recurrent.view(value.state_slot));
+            in.emplace_back(recurrent.view(slot));
+            moves_slots_ = true;
           }
           break;
+        }
         case Value::Kind::kComputed:
+        case Value::Kind::kInput:
           in.push_back(operand_of(step.in[i]));
           break;
       }
@@ -106,13 +112,22 @@ void Executor::Run(const Batch& batch) {
   rows_[static_cast<size_t>(RowSet::kOutputs)] = {output_tokens_, output_places_};
   index_[static_cast<size_t>(RowSet::kAll)] = std::span(all_index_).first(batch.tokens.size());
   index_[static_cast<size_t>(RowSet::kOutputs)] = batch.outputs;
+  TakeInput(batch);
   faults_.Clear();
   team_.Run([this](int member) { RunMember(member); });
   MoveSlots();
 }
 
+void Executor::TakeInput(const Batch& batch) {
+  if (program_.input() < 0) return;
+  const Slot& slot = program_.slots()[static_cast<size_t>(program_.input())];
+  LOCKSTEP_CHECK(std::ssize(batch.input) == std::ssize(batch.tokens) * slot.width, "{} numbers",
+                 batch.input.size());
+  std::memcpy(arena_.data() + slot.offset, batch.input.data(), batch.input.size_bytes());
+}
+
 void Executor::BeginSlots(const Batch& batch) {
-  if (recurrent_.empty()) return;
+  if (!moves_slots_) return;
   for (size_t row = 0; row < places_.size(); ++row) {
     const int64_t slot = batch.sequences[static_cast<size_t>(batch.places[row].sequence)].slot;
     LOCKSTEP_CHECK(slot >= 0 && slot < recurrent_.slots(), "slot {} of {}", slot,
@@ -127,7 +142,7 @@ void Executor::BeginSlots(const Batch& batch) {
 }
 
 void Executor::MoveSlots() {
-  if (recurrent_.empty()) return;
+  if (!moves_slots_) return;
   ForEachRun(places_, [](const RecurrentRun& run) {
     run.slot->checkpoint = run.CheckpointAfter();
     run.slot->position = run.start + run.count;

@@ -33,11 +33,12 @@ struct Batch {
   std::vector<BatchPlace> places;  // [t]
   std::vector<BatchSequence> sequences;
   std::vector<int32_t> outputs;  // rows whose results are asked for, ascending
+  std::span<const float> input = {};  // of graphs that take rows (Graph::input), [t, width]; valid until Run() begins its steps
 };
 
 class Executor {
  public:
-  // All must outlive the executor.
+  // All must outlive the executor. Both pools are made for the same states, among them the graph's by their names.
   Executor(const Graph& graph, const Program& program, const WeightStore& weights, KvPool& pool,
            RecurrentPool& recurrent, ThreadTeam& team, const Kernels& kernels, Communicator& comm);
 
@@ -64,6 +65,7 @@ class Executor {
   void RunSteps(int member);
   // Turns the places of a batch into addresses in this rank's pool.
   void PlaceRows(const Batch& batch);
+  void TakeInput(const Batch& batch);
   // Makes the slots of recurrent states ready for the rows in places_, and moves them past the rows.
   void BeginSlots(const Batch& batch);
   void MoveSlots();
@@ -78,6 +80,7 @@ class Executor {
   Buffer arena_;
   Buffer scratch_;
   Buffer shared_;
+  bool moves_slots_ = false;  // whether a step has a recurrent state: other graphs' slots are not this one's to move
   size_t scratch_bytes_ = 0;                    // of one member
   std::vector<std::vector<Operand>> in_, out_;  // of each step
 

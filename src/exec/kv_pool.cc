@@ -1,5 +1,7 @@
 #include "exec/kv_pool.h"
 
+#include <algorithm>
+
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -35,6 +37,7 @@ KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64
   }
   layouts_.reserve(states.size());
   for (const StateSpec& state : states) {
+    names_.push_back(state.name);
     if (state.kind != StateSpec::Kind::kKv) {
       views_.emplace_back();
       continue;
@@ -47,6 +50,12 @@ KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64
   }
   buffer_ = Buffer(Size(static_cast<uint64_t>(pages)) * Size(static_cast<uint64_t>(page_bytes_)),
                    "KV cache");
+}
+
+int32_t KvPool::slot(std::string_view state) const {
+  const auto at = std::ranges::find(names_, state);
+  LOCKSTEP_CHECK(at != names_.end(), "no state {}", state);
+  return static_cast<int32_t>(at - names_.begin());
 }
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/memory.h"
@@ -25,10 +27,13 @@ class KvPool {
   int64_t pages() const { return pages_; }
   int64_t page_bytes() const { return page_bytes_; }
   std::byte* page(int64_t i) { return buffer_.data() + i * page_bytes_; }
+  // The index of a state among those of the pool, by its name; it is one of them.
+  int32_t slot(std::string_view state) const;
   // Where the K and V of one state lie in a page.
   StateView view(int32_t state_slot) const { return views_[static_cast<size_t>(state_slot)]; }
 
  private:
+  std::vector<std::string> names_;  // of the states
   std::vector<KvLayout> layouts_;
   std::vector<StateView> views_;
   int64_t pages_ = 0;

@@ -79,6 +79,12 @@ std::vector<ValueId> KeptValues(const Graph& graph, const ProgramOptions& option
     for (ValueId id : graph.hidden) kept.push_back(id);
     kept.push_back(graph.final_hidden);
   }
+  for (ValueId id : options.kept) {
+    const auto has = [id](const std::vector<ValueId>& values) {
+      return std::ranges::find(values, id) != values.end();
+    };
+    if ((id == graph.final_hidden || has(graph.hidden)) && !has(kept)) kept.push_back(id);
+  }
   std::erase(kept, kNoValue);
   return kept;
 }
@@ -146,6 +152,9 @@ int32_t Program::SlotOf(const Graph& graph, ValueId value, RowSet rows, bool qua
 }
 
 void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quantized) {
+  if (graph.input != kNoValue) {
+    input_ = AddSlot(graph.input, RowSet::kAll, false, RowElements(graph.value(graph.input).shape));
+  }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     const Demand demand = demand_[n];
@@ -158,8 +167,9 @@ void Program::Lower(const Graph& graph, const std::function<bool(ValueId)>& quan
       const ValueId id = node.inputs[i];
       const bool codes = std::ranges::any_of(
           node.op->multiplied_by(i), [&](size_t weight) { return quantized(node.inputs[weight]); });
-      const bool computed = graph.value(id).kind == Value::Kind::kComputed;
-      step.in.push_back(computed ? SlotOf(graph, id, step.rows, codes) : -1);
+      const Value::Kind kind = graph.value(id).kind;
+      const bool rows = kind == Value::Kind::kComputed || kind == Value::Kind::kInput;
+      step.in.push_back(rows ? SlotOf(graph, id, step.rows, codes) : -1);
     }
     if (node.output != kNoValue) {
       step.name = graph.value(node.output).name;

@@ -20,6 +20,7 @@ struct ProgramOptions {
   int64_t max_outputs = 512;  // rows of a batch whose results are asked for
   bool hidden = false;        // keep the residual stream after every layer
   bool logits = true;
+  std::vector<ValueId> kept = {};  // of the residual stream's values (Graph::hidden, final_hidden), results too
 };
 
 // The values of a graph that a program keeps; those that another rank makes are not among them.
@@ -74,6 +75,8 @@ class Program {
   int64_t barriers() const;
   // The slot that holds a value's rows at the end of a run, kOutputs; -1 where the program does not keep it.
   int32_t result(ValueId value) const;
+  // The slot that the rows that come with a batch are put in before the first step, kAll; -1 where the graph has none.
+  int32_t input() const { return input_; }
   // One line a step: "12 | blk.0.q = linear(...)  columns, all rows  @0x4000".
   std::string Print(const Graph& graph) const;
 
@@ -91,6 +94,7 @@ class Program {
   std::vector<ValueId> kept_;   // results
   std::vector<Step> steps_;
   std::vector<Slot> slots_;
+  int32_t input_ = -1;
   int64_t arena_bytes_ = 0;
 };
 

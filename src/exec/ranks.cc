@@ -27,11 +27,12 @@ int64_t WidthOf(const Graph& graph, ValueId value) {
 }  // namespace
 
 RankSet::RankSet(const ShardedGraph& sharded, const GgufFile& file, int first_rank, int local_ranks,
-                 const ProgramOptions& options)
+                 const ProgramOptions& options, RankSet* model)
     : sharded_(sharded),
       file_(file),
       first_rank_(first_rank),
       options_(options),
+      model_(model),
       ranks_(static_cast<size_t>(local_ranks)) {
   const auto tensor = static_cast<size_t>(sharded.plan.mesh.tensor);
   for (int i = 0; i < local_ranks; ++i) {
@@ -45,10 +46,11 @@ RankSet::RankSet(const ShardedGraph& sharded, const GgufFile& file, int first_ra
         std::make_unique<Program>(*rank.graph, TakesCodes(rank.uses), options, collectives);
   }
   FindKept();
+  if (model_ != nullptr) model_->beside_.push_back(this);
 }
 
 RankSet::~RankSet() {
-  if (group_ == nullptr || group_->processes() == 1 || !group_->leads()) return;
+  if (group_ == nullptr || model_ != nullptr || group_->processes() == 1 || !group_->leads()) return;
   std::string end(1, kEnd);
   group_->Broadcast(end);
 }
@@ -64,8 +66,8 @@ void RankSet::FindKept() {
 
 int64_t RankSet::weight_bytes() const {
   int64_t bytes = 0;
-  for (const Rank& rank : ranks_) {
-    for (const WeightUse& use : rank.uses) bytes += use.bytes();
+  for (int i = 0; i < local_ranks(); ++i) {
+    for (const WeightUse& use : At(i).uses) bytes += Borrows(i, use) ? 0 : use.bytes();
   }
   return bytes;
 }
@@ -86,14 +88,14 @@ int64_t RankSet::buffer_bytes() const {
 
 int64_t RankSet::page_bytes(const KvTypes& types) const {
   int64_t bytes = 0;
-  for (const Rank& rank : ranks_) bytes += KvPool::PageBytes(rank.graph->states, types);
+  for (int i = 0; i < local_ranks(); ++i) bytes += KvPool::PageBytes(States(i), types);
   return bytes;
 }
 
 Size RankSet::recurrent_bytes(int64_t slots, int64_t snapshots) const {
   Size bytes;
-  for (const Rank& rank : ranks_)
-    bytes = bytes + RecurrentPool::Bytes(rank.graph->states, slots, snapshots);
+  for (int i = 0; i < local_ranks(); ++i)
+    bytes = bytes + RecurrentPool::Bytes(States(i), slots, snapshots);
   return bytes;
 }
 
@@ -113,10 +115,56 @@ int64_t RankSet::Checkpoint(int64_t slot) const {
   return INT64_MAX;
 }
 
+std::vector<StateSpec> RankSet::States(int i) const {
+  std::vector<StateSpec> states = At(i).graph->states;
+  for (const RankSet* set : beside_) {
+    for (const StateSpec& state : set->At(i).graph->states) {
+      if (std::ranges::find(states, state.name, &StateSpec::name) == states.end())
+        states.push_back(state);
+    }
+  }
+  return states;
+}
+
+bool RankSet::Borrows(int i, const WeightUse& use) const {
+  if (model_ == nullptr) return false;
+  return std::ranges::any_of(model_->At(i).uses,
+                             [&](const WeightUse& other) { return use.PacksLike(other); });
+}
+
+void RankSet::LoadBeside() {
+  if (model_->group_->processes() > 1) {
+    throw Refused("{}: a graph beside a model: expected one process, found {}",
+                  At(0).graph->name, model_->group_->processes());
+  }
+  pages_ = model_->pages_, snapshots_ = model_->snapshots_;
+  drivers_ = model_->drivers_;
+  group_ = model_->group_;
+  drivers_->Run([&](int i) {
+    Rank& rank = At(i);
+    const Rank& of_model = model_->At(i);
+    std::vector<const WeightStore*> lenders = {of_model.weights.get()};
+    for (const RankSet* set : model_->beside_) {
+      if (set != this && set->At(i).weights) lenders.push_back(set->At(i).weights.get());
+    }
+    rank.team = of_model.team, rank.pool = of_model.pool, rank.recurrent = of_model.recurrent;
+    rank.weights = std::make_unique<WeightStore>(rank.uses, file_, *rank.team, nullptr, lenders);
+    MakeExecutor(i, model_->isa_);
+  });
+}
+
+void RankSet::MakeExecutor(int i, Isa isa) {
+  Rank& rank = At(i);
+  rank.executor =
+      std::make_unique<Executor>(*rank.graph, *rank.program, *rank.weights, *rank.pool,
+                                 *rank.recurrent, *rank.team, KernelsFor(isa), group_->local(i));
+}
+
 void RankSet::Load(RankGroup& group, const RankOptions& options,
                    const WeightStore::Progress& progress) {
   pages_ = options.pages;
   snapshots_ = options.snapshots;
+  isa_ = options.isa;
   // Ranks read at the same time; who listens hears one after the other.
   const int64_t all = weight_bytes();
   std::mutex mutex;
@@ -144,12 +192,10 @@ void RankSet::LoadRank(int i, const RankOptions& options, const WeightStore::Pro
   Rank& rank = At(i);
   rank.team = MakeTeam(threads, options.cpus[static_cast<size_t>(i)], beside);
   rank.weights = std::make_unique<WeightStore>(rank.uses, file_, *rank.team, progress);
-  rank.pool = std::make_unique<KvPool>(rank.graph->states, options.kv, options.pages);
-  rank.recurrent =
-      std::make_unique<RecurrentPool>(rank.graph->states, options.slots, options.snapshots);
-  rank.executor = std::make_unique<Executor>(*rank.graph, *rank.program, *rank.weights, *rank.pool,
-                                             *rank.recurrent, *rank.team, KernelsFor(options.isa),
-                                             group_->local(i));
+  const std::vector<StateSpec> states = States(i);
+  rank.pool = std::make_unique<KvPool>(states, options.kv, options.pages);
+  rank.recurrent = std::make_unique<RecurrentPool>(states, options.slots, options.snapshots);
+  MakeExecutor(i, options.isa);
 }
 
 void RankSet::Run(const Batch& batch) {
@@ -172,7 +218,9 @@ void RankSet::Follow() {
 void RankSet::RunHere(const Batch& batch) {
   // Where stages follow each other, one works on a piece while the next works on the piece before.
   const int32_t stages = sharded_.plan.mesh.pipeline;
-  const std::vector<Batch> pieces = stages == 1 ? std::vector<Batch>{} : CutBatch(batch, stages);
+  // Beside a model there are too few layers for that.
+  const bool whole = stages == 1 || model_ != nullptr;
+  const std::vector<Batch> pieces = whole ? std::vector<Batch>{} : CutBatch(batch, stages);
   results_.clear();
   in_pieces_ = pieces.size() > 1;
   if (in_pieces_) faults_.assign(batch.tokens.size(), "");

@@ -28,8 +28,10 @@ class RankSet {
  public:
   // Finds weights and makes programs for ranks first_rank .. first_rank + local_ranks - 1 of a plan; reads no weight. What it is given
   // must outlive it. Throws as FindWeights() does.
+  // model: of the graph beside which this one runs (Graph::states), with as many ranks and not yet loaded; teams, caches and slots are its, and
+  // matrices that it has packed from the same bytes.
   RankSet(const ShardedGraph& sharded, const GgufFile& file, int first_rank, int local_ranks,
-          const ProgramOptions& options);
+          const ProgramOptions& options, RankSet* model = nullptr);
   RankSet(const RankSet&) = delete;
   RankSet& operator=(const RankSet&) = delete;
   // In the leading process, lets Follow() return in the others.
@@ -50,8 +52,10 @@ class RankSet {
   bool recurrent() const;
 
   // Starts the teams, each of which reads its weights and makes its caches. `group` must outlive the set. Throws as WeightStore and KvPool
-  // do.
+  // do. Caches hold what all graphs beside it keep.
   void Load(RankGroup& group, const RankOptions& options, const WeightStore::Progress& progress);
+  // The same where there is a model, once that is loaded, in one process.
+  void LoadBeside();
 
   int64_t pages() const { return pages_; }
   int64_t snapshots() const { return recurrent() ? snapshots_ : 0; }
@@ -79,10 +83,10 @@ class RankSet {
     const Graph* graph = nullptr;
     std::vector<WeightUse> uses;
     std::unique_ptr<Program> program;
-    std::unique_ptr<ThreadTeam> team;
+    std::shared_ptr<ThreadTeam> team;
     std::unique_ptr<WeightStore> weights;
-    std::unique_ptr<KvPool> pool;
-    std::unique_ptr<RecurrentPool> recurrent;
+    std::shared_ptr<KvPool> pool;
+    std::shared_ptr<RecurrentPool> recurrent;
     std::unique_ptr<Executor> executor;
   };
   // A result, and the first rank that has it.
@@ -95,7 +99,11 @@ class RankSet {
   Rank& At(int i) { return ranks_[static_cast<size_t>(i)]; }
   bool Local(int rank) const { return rank >= first_rank_ && rank < first_rank_ + local_ranks(); }
   void FindKept();
+  // What rank i keeps of a sequence for this graph and those beside it.
+  std::vector<StateSpec> States(int i) const;
+  bool Borrows(int i, const WeightUse& use) const;
   void LoadRank(int i, const RankOptions& options, const WeightStore::Progress& progress);
+  void MakeExecutor(int i, Isa isa);
   // Runs on the ranks of this process.
   void RunHere(const Batch& batch);
   void RunPieces(const std::vector<Batch>& pieces);
@@ -107,11 +115,14 @@ class RankSet {
   const GgufFile& file_;
   const int first_rank_;
   const ProgramOptions options_;
+  RankSet* const model_;
+  std::vector<const RankSet*> beside_;  // in the order in which they were made
   std::vector<Rank> ranks_;
   std::vector<Kept> kept_;
   int64_t pages_ = 0, snapshots_ = 0;
+  Isa isa_ = Isa::kPortable;
   RankGroup* group_ = nullptr;
-  std::unique_ptr<ThreadTeam> drivers_;  // member i drives the team of rank i
+  std::shared_ptr<ThreadTeam> drivers_;  // member i drives the team of rank i
 
   // Of the last batch, where it ran in pieces or a result came from another process.
   std::map<ValueId, std::vector<float>> results_;

@@ -31,6 +31,7 @@ struct MatrixPart {
   int64_t column_begin = 0;
 
   int64_t Row(int64_t row) const;  // of the whole
+  bool operator==(const MatrixPart&) const = default;
 };
 
 // A matrix [rows, width] that `source` takes from `tensor`; where the tensor has one for each expert, each expert's.

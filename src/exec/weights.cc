@@ -238,6 +238,14 @@ int64_t WeightUse::bytes() const {
   }
 }
 
+bool WeightUse::PacksLike(const WeightUse& other) const {
+  WeightSource same = source;
+  same.tensor = other.source.tensor;
+  return kind == OperandKind::kMatrix && other.kind == kind &&
+         tensor.data.data() == other.tensor.data.data() && rows == other.rows &&
+         width == other.width && part == other.part && format == other.format && same == other.source;
+}
+
 std::vector<ExpectedTensor> ExpectedTensors(const Graph& graph) {
   std::vector<ExpectedTensor> tensors;
   std::set<std::string> names;
@@ -277,7 +285,8 @@ std::function<bool(ValueId)> TakesCodes(std::span<const WeightUse> uses) {
 }
 
 WeightStore::WeightStore(std::vector<WeightUse> uses, const GgufFile& file, ThreadTeam& team,
-                         const Progress& progress) {
+                         const Progress& progress,
+                         std::span<const WeightStore* const> lenders) {
   int64_t all = 0;
   for (const WeightUse& use : uses) all += use.bytes();
   // In file order, so that reading is sequential.
@@ -285,6 +294,7 @@ WeightStore::WeightStore(std::vector<WeightUse> uses, const GgufFile& file, Thre
     return std::pair(use.tensor.shard, use.tensor.data.data());
   });
   for (const WeightUse& use : uses) {
+    if (Borrow(use, lenders)) continue;
     switch (use.kind) {
       case OperandKind::kMatrix:
         LoadMatrix(use, file, team);
@@ -330,6 +340,18 @@ void WeightStore::PackMatrix(const WeightUse& use, int64_t file_row, const GgufF
   fault.Refuse(use, file_row, file);
 }
 
+bool WeightStore::Borrow(const WeightUse& use, std::span<const WeightStore* const> lenders) {
+  for (const WeightStore* lender : lenders) {
+    for (size_t i = 0; i < lender->packed_.size(); ++i) {
+      if (!use.PacksLike(lender->packed_[i])) continue;
+      const PackedMatrix* matrix = lender->matrices_[i].get();
+      operands_[{use.value, use.kind}] = matrix;
+      return true;
+    }
+  }
+  return false;
+}
+
 void WeightStore::LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team) {
   auto matrix = std::make_unique<PackedMatrix>(*use.format, use.rows, use.width);
   Buffer buffer(Size(static_cast<uint64_t>(matrix->bytes())) + Size(kMatrixSlack), use.tensor.name);
@@ -338,6 +360,7 @@ void WeightStore::LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadT
   file.Release(use.tensor);
   operands_[{use.value, use.kind}] = static_cast<const PackedMatrix*>(matrix.get());
   matrices_.push_back(std::move(matrix));
+  packed_.push_back(use);
   buffers_.push_back(std::move(buffer));
 }
 

@@ -31,6 +31,8 @@ struct WeightUse {
   int64_t used_experts = 1;  // that one token reads, of all
 
   WeightRows in_file() const { return {tensor, source, rows, width, part}; }
+  // Whether both are the same matrix, packed from the same bytes in the same form.
+  bool PacksLike(const WeightUse& other) const;
   // Bytes this use takes in memory of its own (tables stay in the file's map).
   int64_t bytes() const;
   // The share of it that one token reads, of weights that are multiplied.
@@ -66,9 +68,9 @@ class WeightStore {
   using Progress = std::function<void(int64_t done, int64_t all)>;
 
   // Reads and packs all weights. The file must outlive the store. Throws Refused naming tensor, row and column of a weight that is not
-  // finite, Failed where memory is short.
+  // finite, Failed where memory is short. lenders: whose matrices are shared where they are the same; they must outlive the store.
   WeightStore(std::vector<WeightUse> uses, const GgufFile& file, ThreadTeam& team,
-              const Progress& progress);
+              const Progress& progress, std::span<const WeightStore* const> lenders = {});
 
   Operand Get(ValueId value, OperandKind kind) const;
   int64_t bytes() const { return bytes_; }
@@ -80,9 +82,12 @@ class WeightStore {
   void LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
   void LoadExperts(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
   void LoadVector(const WeightUse& use, const GgufFile& file);
+  // Takes a matrix of another store, where one has it.
+  bool Borrow(const WeightUse& use, std::span<const WeightStore* const> lenders);
 
   std::map<Key, Operand> operands_;
   std::vector<std::unique_ptr<PackedMatrix>> matrices_;
+  std::vector<WeightUse> packed_;  // of each of matrices_
   std::map<ValueId, std::vector<PackedMatrix>> experts_;
   std::vector<Buffer> buffers_;
   std::vector<std::vector<float>> vectors_;

@@ -31,8 +31,9 @@ std::string Graph::Print() const {
   return text;
 }
 
-GraphBuilder::GraphBuilder(std::string name) {
+GraphBuilder::GraphBuilder(std::string name, std::vector<StateSpec> states) {
   graph_.name = std::move(name);
+  graph_.states = std::move(states);
   Value tokens;
   tokens.kind = Value::Kind::kTokens;
   tokens.name = "tokens";
@@ -84,7 +85,25 @@ ValueId GraphBuilder::LatentState(std::string_view name, int64_t dk, int64_t dv,
   return AddKvState(std::move(spec));
 }
 
+ValueId GraphBuilder::Input(std::string_view name, int64_t width) {
+  LOCKSTEP_CHECK(graph_.input == kNoValue, "{} has one", graph_.name);
+  Value value;
+  value.kind = Value::Kind::kInput;
+  value.name = name;
+  value.shape = {Axis{'t', 1, 1}, Axis{'d', width, width}};
+  graph_.values.push_back(std::move(value));
+  return graph_.input = static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId GraphBuilder::OtherState(int32_t slot) { return AddKvValues(slot); }
+
 ValueId GraphBuilder::AddKvState(StateSpec spec) {
+  graph_.states.push_back(std::move(spec));
+  return AddKvValues(static_cast<int32_t>(graph_.states.size()) - 1);
+}
+
+ValueId GraphBuilder::AddKvValues(int32_t slot) {
+  const StateSpec& spec = graph_.states[static_cast<size_t>(slot)];
   for (bool is_key : {true, false}) {
     Value value;
     value.kind = Value::Kind::kState;
@@ -92,10 +111,9 @@ ValueId GraphBuilder::AddKvState(StateSpec spec) {
     const int64_t d = is_key ? spec.dk : spec.dv;
     value.shape = {Axis{'s', 1, kPageTokens}, Axis{'g', spec.kv_heads, 1},
                    Axis{'d', d, std::max<int64_t>(d, 1)}};
-    value.state_slot = static_cast<int32_t>(graph_.states.size());
+    value.state_slot = slot;
     graph_.values.push_back(value);
   }
-  graph_.states.push_back(std::move(spec));
   return static_cast<ValueId>(graph_.values.size() - 2);
 }
 

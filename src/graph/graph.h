@@ -39,7 +39,7 @@ struct Part {
 };
 
 struct Value {
-  enum class Kind { kTokens, kWeight, kState, kComputed };
+  enum class Kind { kTokens, kWeight, kState, kComputed, kInput };
   Kind kind = Kind::kComputed;
   std::string name;  // "blk.3.q", for prints and errors
   Shape shape;
@@ -52,7 +52,7 @@ struct Value {
 struct StateSpec {
   enum class Kind { kKv, kRecurrent };
 
-  std::string name;
+  std::string name;  // of no other state of a graph, or of one beside it
   int64_t kv_heads = 0, dk = 0, dv = 0;  // kKv
   Kind kind = Kind::kKv;
   // kRecurrent, f32: what is carried from token to token, and what one token adds to the log. A plan that cuts a named axis cuts both.
@@ -68,12 +68,15 @@ struct Node {
   int32_t layer = -1;
 };
 
+// A graph may run beside another, as a draft's does beside its model's: its states are then those of the other, which it may read, and after
+// them its own, so that a page or a slot made for these holds what both keep of a sequence.
 struct Graph {
   std::string name;  // of the architecture
   std::vector<Value> values;
   std::vector<Node> nodes;  // in the order they were stated, which is an order of execution
   std::vector<StateSpec> states;
   ValueId tokens = kNoValue;
+  ValueId input = kNoValue;  // rows that come with a batch beside the tokens, [t, d]; of few graphs
   ValueId logits = kNoValue;  // [t, v]
   std::vector<ValueId>
       hidden;  // the residual stream after the embedding and after each layer, [t, k]
@@ -88,13 +91,16 @@ struct Graph {
 // do not fit.
 class GraphBuilder {
  public:
-  explicit GraphBuilder(std::string name);
+  // states: of the graph beside which this one runs.
+  explicit GraphBuilder(std::string name, std::vector<StateSpec> states = {});
 
   // Names given from here on are "blk.LAYER.NAME".
   void SetLayer(int32_t layer) { layer_ = layer; }
   int32_t layer() const { return layer_; }
 
   ValueId tokens() const { return graph_.tokens; }
+  // The rows that come with a batch, of this width; at most once.
+  ValueId Input(std::string_view name, int64_t width);
   // A weight with these axes, slowest first. Asking twice for one source gives one value.
   ValueId Weight(const WeightSource& source, const Shape& shape);
   // K of a state; V is the value after it.
@@ -102,6 +108,8 @@ class GraphBuilder {
   ValueId RecurrentState(std::string_view name, const Shape& shape, const Shape& row);
   // K of a state of one KV head whose V is the first dv numbers of K (0: keys alone), with an entry for every `pool` positions.
   ValueId LatentState(std::string_view name, int64_t dk, int64_t dv, int64_t pool = 1);
+  // K of a state of the other graph, with K and V, by its slot there.
+  ValueId OtherState(int32_t slot);
   ValueId Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs);
   const Shape& shape(ValueId id) const { return graph_.value(id).shape; }
 
@@ -112,6 +120,7 @@ class GraphBuilder {
  private:
   std::string NameIn(std::string_view name) const;
   ValueId AddKvState(StateSpec spec);
+  ValueId AddKvValues(int32_t slot);
 
   Graph graph_;
   int32_t layer_ = -1;

@@ -100,6 +100,7 @@ ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   settings.soft_cap = spec.soft_cap;
   settings.window = spec.window;
   settings.sinks = spec.sinks;
+  settings.first = parts.first_position();
   std::vector<ValueId> operands = {q, state, state + 1};
   if (spec.sinks) operands.push_back(parts.build().Weight({parts.Tensor("attn_sinks")}, {axes.g, axes.r}));
   ValueId heads = spec.select ? Selected(parts, x, operands, settings, spec)

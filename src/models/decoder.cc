@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/next_token.h"
 
 namespace lockstep {
 namespace {
@@ -17,6 +18,8 @@ ValueId Finished(Parts& parts, const DecoderSpec& spec, std::string_view post_no
   if (spec.post_norms) branch = parts.Norm(post_norm, branch, post_norm, {parts.Width()}, spec.post_norm.value_or(spec.norm));
   return parts.Scale("scaled", branch, spec.residual_scale);
 }
+
+}  // namespace
 
 ValueId BuildLayer(Parts& parts, const DecoderSpec& spec, const LayerSpec& layer, ValueId x) {
   const ValueId normed = spec.pre_norms ? parts.Norm("norm", x, "attn_norm") : x;
@@ -33,6 +36,8 @@ ValueId BuildLayer(Parts& parts, const DecoderSpec& spec, const LayerSpec& layer
   return layer.after ? layer.after(parts, x2) : x2;
 }
 
+namespace {
+
 // Far above any model; what is made of layers grows with the square of their number.
 constexpr uint64_t kMostLayers = 1024;
 
@@ -47,15 +52,6 @@ int64_t ReadLayerCount(const ModelSource& source) {
     source.Refuse("block_count", fmt::format("expected at most {}, found {}", kMostLayers, layers));
   }
   return layers;
-}
-
-// Blocks behind the layers that predict the token after the next; their tensors are left alone here.
-int64_t ReadNextTokenBlocks(const ModelSource& source, int64_t blocks) {
-  const int64_t next_token = source.OptionalCount("nextn_predict_layers", 0).value_or(0);
-  if (next_token >= blocks) {
-    source.Refuse("nextn_predict_layers", fmt::format("expected less than the {} blocks, found {}", blocks, next_token));
-  }
-  return next_token;
 }
 
 // A file of a dense architecture may say that it has no experts.
@@ -90,10 +86,13 @@ void ExpectKeyHeads(const ModelSource& source, const DecoderSpec& spec, size_t l
   source.Refuse("attention.head_count_kv", fmt::format("expected at least 1 in layer {}, found 0", layer));
 }
 
-ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding) {
-  const Shape head_shape{parts.Vocab(), parts.Width()};
-  const ValueId head = parts.Has("output") ? parts.build().Weight({"output.weight"}, head_shape) : embedding;
-  ValueId logits = parts.Apply("logits", MakeLinear(0), {x, head});
+std::string HeadTensor(const ModelSource& source) {
+  return source.HasTensor("output.weight") ? "output.weight" : "token_embd.weight";
+}
+
+ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, const std::string& head) {
+  const ValueId matrix = parts.build().Weight({head}, {parts.Vocab(), parts.Width()});
+  ValueId logits = parts.Apply("logits", MakeLinear(0), {x, matrix});
   if (parts.Has("output", "bias")) {
     logits = parts.Apply("logits_biased", MakeAddBias(), {logits, parts.build().Weight({"output.bias"}, {parts.Vocab()})});
   }
@@ -182,7 +181,8 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   DecoderSpec spec;
   spec.width = source.Count("embedding_length");
   spec.vocab = source.RowCount("token_embd.weight");
-  const int64_t blocks = ReadLayerCount(source), layers = blocks - ReadNextTokenBlocks(source, blocks);
+  // The first next-token block stands behind the layers.
+  const int64_t blocks = ReadLayerCount(source), layers = source.layers() + (source.options().beside != nullptr);
   const auto heads = source.CountPerLayer("attention.head_count", blocks);
   const auto kv_heads = source.OptionalCountPerLayer("attention.head_count_kv", blocks).value_or(heads);
   const auto ff_widths = ReadFeedForwardWidths(source, blocks);
@@ -216,15 +216,20 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
   return spec;
 }
 
+ValueId BuildEmbedding(Parts& parts, const DecoderSpec& spec, ValueId table) {
+  const ValueId x = parts.Apply("embed", MakeEmbed(spec.embedding_scale), {parts.build().tokens(), table});
+  return spec.embedded ? spec.embedded(parts, x) : x;
+}
+
 Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) {
+  if (source.options().beside != nullptr) return BuildNextToken(source, spec);
   ExpectExpertsHeeded(source, spec);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (!spec.layers[i].mixer) ExpectKeyHeads(source, spec, i);
   }
   Parts parts(source, spec.width, spec.vocab, spec.norm);
   const ValueId embedding = parts.build().Weight({"token_embd.weight"}, {parts.Vocab(), parts.Width()});
-  ValueId x = parts.Apply("embed", MakeEmbed(spec.embedding_scale), {parts.build().tokens(), embedding});
-  if (spec.embedded) x = spec.embedded(parts, x);
+  ValueId x = BuildEmbedding(parts, spec, embedding);
   parts.build().MarkHidden(x);
   for (const RopeSpec& rope : spec.ropes) parts.AddRope(rope);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
@@ -234,7 +239,7 @@ Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec) {
   }
   parts.build().SetLayer(-1);
   x = parts.Norm("final_norm", x, spec.final_norm);
-  return parts.build().Finish(x, BuildLogits(parts, spec, x, embedding));
+  return parts.build().Finish(x, BuildLogits(parts, spec, x, HeadTensor(source)));
 }
 
 }  // namespace lockstep

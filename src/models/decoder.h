@@ -48,7 +48,7 @@ struct DecoderSpec {
 };
 
 // Reads the keys that all decoders share: sizes, heads, layers, norm epsilon, rope with every scaling, scales and caps where the file
-// has them. `pairing`: of the architecture.
+// has them. `pairing`: of the architecture. Where the next-token block is wanted (ModelOptions::beside), it is the last layer.
 DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing);
 
 // The rope options of a file, with base frequency from `base_key` (or `base_default` without it).
@@ -73,11 +73,20 @@ inline void ForEachLayer(DecoderSpec& spec, const std::function<void(LayerSpec&)
 // Layers without KV heads are those of another mixer: refuses one that has attention.
 void ExpectKeyHeads(const ModelSource& source, const DecoderSpec& spec, size_t layer);
 
-// The output head, with scale and cap. x: [t, k], after the final norm; embedding: the head where the file has no other.
-ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, ValueId embedding);
+// The embedded tokens as the first layer sees them, [t, k]. table: token_embd.
+ValueId BuildEmbedding(Parts& parts, const DecoderSpec& spec, ValueId table);
+
+// One layer around the residual stream [t, k], which is the graph's layer at hand.
+ValueId BuildLayer(Parts& parts, const DecoderSpec& spec, const LayerSpec& layer, ValueId x);
+
+// The tensor of a model's output head: the embedding where the file has no other.
+std::string HeadTensor(const ModelSource& source);
+
+// The output head, with scale and cap. x: [t, k], after the final norm; head: its tensor.
+ValueId BuildLogits(Parts& parts, const DecoderSpec& spec, ValueId x, const std::string& head);
 
 // States the graph. Tensor names are llama.cpp's; fused attn_qkv and ffn_up tensors are taken apart by rows, biases
-// are used where the file has them, a missing output head is the embedding.
+// are used where the file has them, a missing output head is the embedding. Of the next-token block, where that is wanted.
 Graph BuildDecoder(const ModelSource& source, const DecoderSpec& spec);
 
 }  // namespace lockstep

@@ -119,8 +119,10 @@ std::vector<bool> ReadRecurrentLayers(const ModelSource& source, size_t layers) 
   }
   const auto interval =
       static_cast<size_t>(source.OptionalCount("full_attention_interval").value_or(4));
+  // Next-token blocks have attention.
+  const auto own = static_cast<size_t>(source.layers());
   std::vector<bool> recurrent;
-  for (size_t i = 0; i < layers; ++i) recurrent.push_back((i + 1) % interval != 0);
+  for (size_t i = 0; i < layers; ++i) recurrent.push_back(i < own && (i + 1) % interval != 0);
   return recurrent;
 }
 

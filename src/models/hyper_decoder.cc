@@ -101,7 +101,7 @@ Graph BuildHyperDecoder(const ModelSource& source, const DecoderSpec& spec,
   }
   parts.build().SetLayer(-1);
   x = parts.Norm("final_norm", streams.End(x), "output_norm");
-  return parts.build().Finish(x, BuildLogits(parts, spec, x, embedding));
+  return parts.build().Finish(x, BuildLogits(parts, spec, x, HeadTensor(source)));
 }
 
 }  // namespace lockstep

@@ -127,6 +127,7 @@ class LatentLayer {
     std::vector<ValueId> operands = {parts_.RotatedKeys("q_rotated", q, d), state, state + 1};
     GatheredAttentionSettings settings;
     settings.attention.scale = spec_.scale;
+    settings.attention.first = parts_.first_position();
     settings.positions_selected = selection.positions != kNoValue;
     settings.most_rows = selection.most;
     if (settings.positions_selected) operands.push_back(selection.positions);
@@ -159,6 +160,7 @@ class LatentLayer {
                  {parts_.RotatedKeys("k_rotated", k, dk()), v, state, state + 1});
     AttentionSettings settings;
     settings.scale = spec_.scale;
+    settings.first = parts_.first_position();
     const ValueId heads =
         parts_.Apply("heads", MakeAttention(settings),
                      {parts_.RotatedKeys("q_rotated", q, dk()), state, state + 1});
@@ -233,6 +235,7 @@ Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent,
   settings.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(indexer.d)));
   settings.top_k = indexer.top_k / indexer.pool;
   settings.pool = indexer.pool;
+  settings.first = parts.first_position();
   return {parts.Apply("selected", MakeSelectKeys(settings),
                       {parts.RotatedKeys("index_q_rotated", rotated("index_q_rope", q), indexer.d),
                        weights, state}),

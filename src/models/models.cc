@@ -69,4 +69,14 @@ Graph BuildGraph(const ModelSource& source) {
                 Printable(source.architecture()));
 }
 
+Graph BuildNextTokenGraph(const ModelSource& source, const Graph& model) {
+  constexpr std::string_view kKey = "nextn_predict_layers";
+  if (source.next_token_blocks() == 0) source.Refuse(kKey, "expected a block that predicts the token after the next, found none");
+  ModelOptions options = source.options();
+  options.beside = &model;
+  Graph graph = BuildGraph(ModelSource(source.file(), options));
+  if (graph.input == kNoValue) source.Refuse(kKey, "expected a block as one of this architecture is known here, found one that is not");
+  return graph;
+}
+
 }  // namespace lockstep

@@ -56,4 +56,15 @@ std::vector<std::optional<NgramSpec>> ReadNgrams(const ModelSource& source, size
   return ngrams;
 }
 
+ValueId BuildNgrams(Parts& parts, const NgramSpec& spec) {
+  GraphBuilder& build = parts.build();
+  const Shape history{Axis{'s', spec.orders, spec.orders}};
+  const ValueId state = build.RecurrentState("ngram_tokens", history, {Axis{'s', 1, 1}});
+  const ValueId previous = parts.Apply("ngram_previous", MakePreviousTokens(spec.orders, spec.end),
+                                       {build.tokens(), state});
+  const ValueId table =
+      build.Weight({"per_layer_token_embd.weight"}, {Axis{'v', spec.table_rows, 1}, spec.d()});
+  return parts.Apply("ngrams", MakeNgramEmbed(spec.settings), {build.tokens(), previous, table});
+}
+
 }  // namespace lockstep

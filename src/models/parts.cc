@@ -5,8 +5,13 @@
 
 namespace lockstep {
 
-Parts::Parts(const ModelSource& source, int64_t width, int64_t vocab, const NormSpec& norm)
-    : source_(source), width_(width), vocab_(vocab), norm_(norm), build_(source.architecture()) {}
+Parts::Parts(const ModelSource& source, int64_t width, int64_t vocab, const NormSpec& norm,
+             std::vector<StateSpec> states)
+    : source_(source),
+      width_(width),
+      vocab_(vocab),
+      norm_(norm),
+      build_(source.architecture(), std::move(states)) {}
 
 std::string Parts::Tensor(std::string_view name, std::string_view kind) const {
   if (build_.layer() < 0) return fmt::format("{}.{}", name, kind);

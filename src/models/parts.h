@@ -36,12 +36,16 @@ struct Fused {
 
 class Parts {
  public:
-  // width: of the model. The source must outlive the parts.
-  Parts(const ModelSource& source, int64_t width, int64_t vocab, const NormSpec& norm);
+  // width: of the model; states: of the graph beside which this one runs. The source must outlive the parts.
+  Parts(const ModelSource& source, int64_t width, int64_t vocab, const NormSpec& norm, std::vector<StateSpec> states = {});
 
   const ModelSource& source() const { return source_; }
   GraphBuilder& build() { return build_; }
   const NormSpec& norm() const { return norm_; }
+
+  // The first position of which this graph's layers cache something; sequences have no rows before it.
+  void SetFirstPosition(int64_t position) { first_position_ = position; }
+  int64_t first_position() const { return first_position_; }
 
   Axis Width() const { return {'k', width_, width_}; }
   Axis Vocab() const { return {'v', vocab_, 1}; }
@@ -100,6 +104,7 @@ class Parts {
   std::vector<RopeSpec> ropes_;
   std::vector<ValueId> angles_;
   std::map<int32_t, ValueId> kv_;
+  int64_t first_position_ = 0;
 };
 
 }  // namespace lockstep

@@ -54,7 +54,7 @@ class Qwen4Builder {
     }
     parts_.build().SetLayer(-1);
     x = Mixed("output_hc", Normed("output_hc", x));
-    return parts_.build().Finish(x, BuildLogits(parts_, spec_.decoder, x, embedding));
+    return parts_.build().Finish(x, BuildLogits(parts_, spec_.decoder, x, HeadTensor(parts_.source())));
   }
 
  private:
@@ -150,17 +150,8 @@ class Qwen4Builder {
 
   // The streams and a value of the n-grams that end here, by how alike its keys and they are, and that value's past.
   ValueId WithNgrams(ValueId streams, const NgramSpec& spec) {
-    GraphBuilder& build = parts_.build();
-    const Axis d{'d', spec.settings.d, spec.settings.d};
-    const Axis heads{'r', std::ssize(spec.settings.sizes), 1};
-    const Shape history{Axis{'s', spec.orders, spec.orders}};
-    const ValueId state = build.RecurrentState("ngram_tokens", history, {Axis{'s', 1, 1}});
-    const ValueId previous = parts_.Apply(
-        "ngram_previous", MakePreviousTokens(spec.orders, spec.end), {build.tokens(), state});
-    const ValueId table =
-        build.Weight({"per_layer_token_embd.weight"}, {Axis{'v', spec.table_rows, 1}, d});
-    const ValueId ngrams =
-        parts_.Apply("ngrams", MakeNgramEmbed(spec.settings), {build.tokens(), previous, table});
+    const ValueId ngrams = BuildNgrams(parts_, spec);
+    const Axis d = spec.d(), heads = spec.heads();
     ValueId keys = Linear("ple_key_raw", ngrams, "ple_key", {streams_, parts_.Width(), heads, d});
     keys = StreamNorm("ple_key", keys, "ple_norm_key");
     const ValueId queries = StreamNorm("ple_query", streams, "ple_norm_query");

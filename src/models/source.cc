@@ -23,6 +23,13 @@ std::optional<int64_t> ModelSource::OptionalCount(std::string_view key, uint64_t
   return metadata().Optional<int64_t>(Key(key), {static_cast<int64_t>(min), kMostCount});
 }
 
+int64_t ModelSource::next_token_blocks() const {
+  constexpr std::string_view kKey = "nextn_predict_layers";
+  const int64_t all = Count("block_count"), next_token = OptionalCount(kKey, 0).value_or(0);
+  if (next_token >= all) Refuse(kKey, fmt::format("expected less than the {} blocks, found {}", all, next_token));
+  return next_token;
+}
+
 float ModelSource::Float(std::string_view key) const {
   return ExpectFinite(key, metadata().Required<float>(Key(key)));
 }

@@ -10,11 +10,15 @@
 
 namespace lockstep {
 
+struct Graph;
+
 // What a run may ask of a model beyond what the file says.
 struct ModelOptions {
   int64_t context = 0;  // positions a sequence may reach, 0: the file's
   // Heads are rotated (ops/hadamard.h) before they are cached, for caches of few bits.
   bool rotate_keys = false, rotate_values = false;
+  // The model's own graph, where what is wanted is that of its first next-token block (models/next_token.h), which runs beside it.
+  const Graph* beside = nullptr;
 };
 
 // One model file as its architecture reads it. Keys are given without the prefix: "attention.head_count".
@@ -26,6 +30,9 @@ class ModelSource {
   const GgufMetadata& metadata() const { return file_.metadata(); }
   const std::string& architecture() const { return architecture_; }
   const ModelOptions& options() const { return options_; }
+  // Layers of the model itself, and blocks behind them that predict the token after the next. Refused where all are such blocks.
+  int64_t layers() const { return Count("block_count") - next_token_blocks(); }
+  int64_t next_token_blocks() const;
 
   // Sizes and counts: 1 .. 2^31, or from `min`.
   int64_t Count(std::string_view key, uint64_t min = 1) const;

@@ -2,7 +2,8 @@
 // window, soft cap and sinks.
 //
 // Canonical order. A query row at position `pos` sees positions p with
-// max(0, pos - window + 1) <= p <= pos.
+// max(first, pos - window + 1) <= p <= pos, or as SeenEnd says where it is not its own position
+// that ends them.
 //   - Positions are walked in blocks of kAttentionBlock, aligned to position 0; kAttentionSpan
 //     positions make a span. Blocks and spans without a visible position are skipped.
 //   - score(p) = scale * dot, the dot by fma over d ascending from 0; with a soft cap c it becomes
@@ -46,6 +47,13 @@ struct AttentionRow {
   RecurrentSlot* recurrent = nullptr;  // of models with recurrent states (ops/recurrent.h)
 };
 
+// Where the positions that a row sees end.
+enum class SeenEnd : uint8_t {
+  kOwn,     // with its own
+  kBefore,  // before its own, which is not the first: another graph caches what is seen
+  kBatch,   // with the last of its sequence's rows in the batch, so that those are one piece of the computation
+};
+
 struct AttentionTask {
   KvLayout layout;
   int64_t k_offset, v_offset;  // this layer's parts in a page, bytes
@@ -60,6 +68,8 @@ struct AttentionTask {
   int64_t out_stride;
   const AttentionRow* rows;  // [t]; rows of one sequence stand together
   int64_t tokens;
+  int64_t first = 0;  // position from which on there are any
+  SeenEnd seen_end = SeenEnd::kOwn;
 };
 
 struct KvAppendTask {

@@ -486,7 +486,7 @@ TEST(Attention, IsCloseToSoftmaxInDouble) {
 // V is the position's own number and all scores are alike, so that l counts the positions seen and
 // their numbers' sum names them: any position too many or too few shows. B092: windows over reused
 // pages, batches across the window's edge.
-TEST(Attention, SeesExactlyThePositionsOfItsWindow) {
+TEST(Attention, SeesExactlyThePositionsOfItsWindowAndEnds) {
   std::mt19937 random(92);
   const auto below = [&](int64_t n) {
     return static_cast<int64_t>(random() % static_cast<uint32_t>(n));
@@ -503,14 +503,21 @@ TEST(Attention, SeesExactlyThePositionsOfItsWindow) {
     }
     const int64_t tokens = 1 + below(std::min<int64_t>(positions, 20));
     const int64_t first = below(positions - tokens + 1);
+    c.task.first = below(3) == 0 ? below(first + 1) : 0;
+    // Something must be seen.
+    if (c.task.first < first && c.task.window != 1)
+      c.task.seen_end = static_cast<SeenEnd>(below(3));
     if (c.task.window != 0) sequence.DropBefore(std::max<int64_t>(0, first - c.task.window + 1));
     for (int64_t t = 0; t < tokens; ++t) c.AddRow(sequence, first + t);
     const std::vector<float> found = c.Kernel(AvailableIsas()[cases % AvailableIsas().size()]);
     for (int64_t t = 0; t < tokens; ++t, ++cases) {
       double sum[3] = {}, count = 0;
       for (int64_t p = 0; p < positions; ++p) {
-        const bool seen = p <= first + t && (c.task.window == 0 || p > first + t - c.task.window);
-        if (!seen) continue;
+        const int64_t own = first + t, end = c.task.seen_end == SeenEnd::kOwn      ? own + 1
+                                             : c.task.seen_end == SeenEnd::kBefore ? own
+                                                                                   : first + tokens;
+        const int64_t window = c.task.window;
+        if (p >= end || p < c.task.first || (window != 0 && p <= own - window)) continue;
         sum[0] += static_cast<double>(p);
         sum[1] += static_cast<double>(p * p % 61);
         sum[2] += p % 2 ? 1 : -1;

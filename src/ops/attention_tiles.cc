@@ -15,8 +15,13 @@ constexpr int64_t kTileUnit = 12;
 
 VisibleRange VisiblePositions(const AttentionTask& task, int64_t token) {
   const int64_t position = task.rows[token].position;
-  const int64_t begin = task.window == 0 ? 0 : std::max<int64_t>(0, position - task.window + 1);
-  return {begin, position + 1};
+  const int64_t begin =
+      task.window == 0 ? task.first : std::max(task.first, position - task.window + 1);
+  if (task.seen_end == SeenEnd::kBefore) return {begin, position};
+  if (task.seen_end == SeenEnd::kOwn) return {begin, position + 1};
+  int64_t last = token;
+  while (last + 1 < task.tokens && task.rows[last + 1].pages == task.rows[token].pages) ++last;
+  return {begin, task.rows[last].position + 1};
 }
 
 AttentionWalk::AttentionWalk(const AttentionTask& task)

@@ -205,8 +205,8 @@ class GatheredAttention final : public Operation {
                   [&](int64_t p) { gathered.AddPosition(state, row.pages, p); });
       return;
     }
-    const int64_t window = settings_.attention.window;
-    for (int64_t p = window == 0 ? 0 : std::max<int64_t>(0, row.position - window + 1);
+    const int64_t window = settings_.attention.window, first = settings_.attention.first;
+    for (int64_t p = window == 0 ? first : std::max(first, row.position - window + 1);
          p <= row.position; ++p) {
       gathered.AddPosition(state, row.pages, p);
     }

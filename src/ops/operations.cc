@@ -411,6 +411,9 @@ class Attention final : public Operation {
     std::string text = fmt::format("scale={}", settings_.scale);
     if (settings_.soft_cap != 0) text += fmt::format(" cap={}", settings_.soft_cap);
     if (settings_.window != 0) text += fmt::format(" window={}", settings_.window);
+    if (settings_.first != 0) text += fmt::format(" first={}", settings_.first);
+    if (settings_.seen_end == SeenEnd::kBefore) text += " before";
+    if (settings_.seen_end == SeenEnd::kBatch) text += " batch";
     return text;
   }
   OperandKind operand(size_t i) const override {
@@ -436,6 +439,8 @@ class Attention final : public Operation {
     task.scale = settings_.scale;
     task.soft_cap = settings_.soft_cap;
     task.window = settings_.window;
+    task.first = settings_.first;
+    task.seen_end = settings_.seen_end;
     task.sinks = settings_.sinks ? std::get<std::span<const float>>(step.in[3]).data() : nullptr;
     task.q = q.data;
     task.q_stride = q.width;

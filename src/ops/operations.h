@@ -62,6 +62,8 @@ struct AttentionSettings {
   float soft_cap = 0;  // 0: none
   int64_t window = 0;  // positions seen, 0: all
   bool sinks = false;  // a fourth operand, [g, r]
+  int64_t first = 0;   // position from which on there are any
+  SeenEnd seen_end = SeenEnd::kOwn;
 };
 OperationPtr MakeAttention(const AttentionSettings& settings);
 

@@ -46,7 +46,9 @@ class SelectKeys final : public Operation {
   }
   std::string attributes() const override {
     std::string text = fmt::format("top={} scale={}", settings_.top_k, settings_.scale);
-    return settings_.pool == 1 ? text : text + fmt::format(" pool={}", settings_.pool);
+    if (settings_.pool != 1) text += fmt::format(" pool={}", settings_.pool);
+    if (settings_.first != 0) text += fmt::format(" first={}", settings_.first);
+    return text;
   }
   FactorRule::OwnAxes own_axes() const override {
     return {{'n', Axis{'s', settings_.width(), settings_.width()}}};
@@ -143,7 +145,8 @@ class SelectKeys final : public Operation {
       const int64_t count = std::min(kBlock, entries - first);
       step.kernels.index_scores(task, first, count, scores,
                                 step.scratch.data() + aligned_buffer_bytes());
-      for (int64_t i = 0; i < count; ++i) top.Add(first + i, scores[i]);
+      for (int64_t i = std::max<int64_t>(0, settings_.first - first); i < count; ++i)
+        top.Add(first + i, scores[i]);
     }
   }
 

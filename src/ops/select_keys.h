@@ -3,6 +3,7 @@
 //
 // A token at position `pos` scores the entries e < (pos + 1) / pool, those of whole pools, as ops/index_scores.h defines. Chosen are the top_k
 // entries of the largest scores, of equal ones the lower; NaN counts as less than any number. All are chosen where there are no more.
+// Entries before `first` are not there.
 // A choice depends on the token and the cache alone.
 #pragma once
 
@@ -42,6 +43,7 @@ struct SelectKeysSettings {
   float scale = 1;
   int64_t top_k = 0;  // entries
   int64_t pool = 1;   // positions of an entry
+  int64_t first = 0;  // entry
   bool weighted = true;
   // Give the chosen entries themselves. Otherwise their positions, and with them those of the pool that is not yet whole.
   bool entries = false;

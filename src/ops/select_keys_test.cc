@@ -158,11 +158,12 @@ TEST(SelectKeys, ChoosesTheSameForAnyTeamAndBatch) {
   const Format& f16 = *FindFormat("F16");
   constexpr int64_t kHeads = 6, kDims = 32, kPositions = 1500;
   for (int64_t pool : {1, 4}) {
-    for (bool entries : {false, true}) {
+    for (const auto& [entries, first] :
+         {std::pair(false, 0), std::pair(true, 0), std::pair(false, 3)}) {
       const Cache cache({1, kDims, 0, &f16, &f16, true, pool}, kPositions,
                         RandomRow(kPositions / pool * kDims, 1, 1));
       const SelectKeysSettings settings{
-          .scale = 0.2f, .top_k = 20, .pool = pool, .entries = entries};
+          .scale = 0.2f, .top_k = 20, .pool = pool, .first = first, .entries = entries};
       const OperationPtr op = MakeSelectKeys(settings);
       const std::vector<int64_t> positions = {0, 2, 3, 20, 70, 83, 700, 1499};
       const auto tokens = static_cast<int64_t>(positions.size());
@@ -178,13 +179,13 @@ TEST(SelectKeys, ChoosesTheSameForAnyTeamAndBatch) {
                                    w.data() + t * kHeads,
                                    kHeads,
                                    0.2f};
-        for (int64_t e = 0; e < count; ++e) {
+        for (int64_t e = first; e < count; ++e) {
           float score;
           IndexScoresReference(task, e, 1, &score, nullptr);
           scored.emplace_back(-score, e);
         }
         std::ranges::sort(scored);
-        scored.resize(static_cast<size_t>(std::min<int64_t>(count, 20)));
+        scored.resize(std::min<size_t>(scored.size(), 20));
         std::vector<float> row;
         for (const auto& [score, e] : scored) {
           for (int64_t i = 0; i < (entries ? 1 : pool); ++i)

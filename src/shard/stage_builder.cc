@@ -34,6 +34,7 @@ StageBuilder::StageBuilder(const Common& common, int32_t stage)
     rank.graph.name = graph_.name;
     rank.graph.values = graph_.values;
     rank.graph.tokens = graph_.tokens;
+    rank.graph.input = graph_.input;
     for (Value& value : rank.graph.values) value.state_slot = -1;
   }
 }
@@ -254,6 +255,7 @@ std::vector<ValueId> StageBuilder::Inputs(size_t node, size_t place) {
     const ValueId value = stated.inputs[i];
     switch (graph_.value(value).kind) {
       case Value::Kind::kTokens:
+      case Value::Kind::kInput:
         inputs.push_back(value);
         break;
       case Value::Kind::kWeight:

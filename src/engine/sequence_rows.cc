@@ -1,0 +1,51 @@
+#include "engine/sequence_rows.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+
+namespace lockstep {
+namespace {
+
+Batch BatchOf(const SequenceRows& rows, const RowsDone& part) {
+  Batch batch;
+  // Pages beyond the last row are nobody's business.
+  const int64_t pages = CeilDiv(rows.position + part.end, kPageTokens);
+  batch.sequences = {{rows.pages.first(static_cast<size_t>(pages))}};
+  batch.sequences[0].slot = 0;
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    batch.tokens.push_back(rows.tokens[static_cast<size_t>(i)]);
+    batch.places.push_back({0, rows.position + i});
+    if (i >= part.wanted) batch.outputs.push_back(static_cast<int32_t>(i - part.begin));
+  }
+  const auto width = std::ssize(rows.input) / std::max<int64_t>(std::ssize(rows.tokens), 1);
+  batch.input = rows.input.subspan(static_cast<size_t>(part.begin * width),
+                                   static_cast<size_t>((part.end - part.begin) * width));
+  return batch;
+}
+
+}  // namespace
+
+void RunRows(const SequenceRows& rows, RankSet& ranks, FunctionRef<void(const RowsDone&)> done) {
+  const ProgramOptions& limits = ranks.options();
+  const auto size = std::ssize(rows.tokens);
+  for (RowsDone part{}; part.begin < size; part.begin = part.end) {
+    ThrowIfInterrupted();
+    part.wanted = std::max(part.begin, rows.first_wanted);
+    part.end =
+        std::min({size, part.begin + limits.max_tokens, part.wanted + limits.max_outputs});
+    part.wanted = std::min(part.wanted, part.end);
+    ranks.Run(BatchOf(rows, part));
+    for (int64_t row = 0; row < part.end - part.begin; ++row) {
+      const std::string step = ranks.Fault(row);
+      if (step.empty()) continue;
+      throw Failed("{}: expected finite numbers, found NaN or infinity at position {}", step,
+                   rows.position + part.begin + row);
+    }
+    done(part);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// Rows of one sequence through a graph, in micro-batches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/function_ref.h"
+#include "exec/ranks.h"
+
+namespace lockstep {
+
+struct SequenceRows {
+  std::span<const int32_t> pages;   // of the whole sequence
+  std::span<const int32_t> tokens;  // [t]
+  int64_t position = 0;             // of the first
+  int64_t first_wanted = 0;         // rows before it have no results
+  std::span<const float> input = {};  // [t, width], of graphs that take rows
+};
+
+// The rows of one batch: [begin, end) of all, [wanted, end) with results. The last of these may be empty.
+struct RowsDone {
+  int64_t begin, wanted, end;
+};
+
+// Runs them in slot 0 and calls `done` after each batch. Throws Failed where a number is not finite, naming step and position, and
+// Error(kInterrupted) between batches.
+void RunRows(const SequenceRows& rows, RankSet& ranks, FunctionRef<void(const RowsDone&)> done);
+
+}  // namespace lockstep
