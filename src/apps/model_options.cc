@@ -36,7 +36,9 @@ std::vector<SamplerKind> ReadSamplers(const OptionValues& options,
 void RefuseUnbuilt(const OptionValues& options) {
   for (Opt option : {Opt::kGrammar, Opt::kGrammarFile, Opt::kJsonSchema, Opt::kJsonSchemaFile,
                      Opt::kDraftModel, Opt::kPromptCache, Opt::kOverrideKv}) {
-    if (options.Given(option)) {
+    // Drafts are shown, and do not yet speed anything up.
+    const bool shown = option == Opt::kDraftModel && options.command() == Cmd::kLogits;
+    if (options.Given(option) && !shown) {
       throw Refused("--{}: not built yet; leave the option out", LongName(RowOf(option)));
     }
   }

@@ -413,14 +413,14 @@ constexpr OptionRow kRows[] = {
     "keep the lines typed in FILE (default: $XDG_STATE_HOME/lockstep/history); none: keep none"},
 
 // Speculation
-{Opt::kDraftModel, Group::kDraft, kGenerate | CommandSet{kBench, kVerify},
+{Opt::kDraftModel, Group::kDraft, kGenerate | CommandSet{kBench, kVerify, kLogits},
     "-md --model-draft --spec-draft-model", Kind::kFile, "FILE", "", "",
     "LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT",
-    "a small model that drafts tokens; the text stays the same"},
+    "a small model that drafts tokens; the text stays the same. logits writes what it drafts, as draft.tokens and draft.logits"},
 {Opt::kSpecType, Group::kDraft, kGenerate | CommandSet{kBench, kVerify}, "--spec-type", Kind::kText,
     "TYPE,...", "", "", "LLAMA_ARG_SPEC_TYPE",
     "drafters, such as draft-simple, draft-mtp, ngram-simple (default: what the model brings)"},
-{Opt::kDraftMax, Group::kDraft, kGenerate | CommandSet{kBench, kVerify},
+{Opt::kDraftMax, Group::kDraft, kGenerate | CommandSet{kBench, kVerify, kLogits},
     "--spec-draft-n-max --draft --draft-n --draft-max", Kind::kInteger, "N", "0..1024", "3",
     "LLAMA_ARG_SPEC_DRAFT_N_MAX LLAMA_ARG_DRAFT_MAX",
     "most tokens drafted at a time"},

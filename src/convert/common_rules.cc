@@ -161,7 +161,8 @@ void SetDecoderKeys(const Config& config, Keys& keys) {
     keys.Set("attention.key_length", config.head_dim());
     keys.Set("attention.value_length", config.head_dim());
   }
-  keys.Set("vocab_size", config.Count("vocab_size"));
+  // A draft may have that of its model.
+  if (const auto vocab = config.OptionalCount("vocab_size")) keys.Set("vocab_size", *vocab);
   SetRopeKeys(config, config.Rope(), keys);
 }
 

@@ -162,7 +162,8 @@ ConvertResult ConvertCheckpoint(const ConvertOptions& options) {
   ApplyConverter(converter, checkpoint, recipe);
   SetGeneralKeys(options, recipe, keys);
   SetSamplingKeys(checkpoint, keys);
-  if (const RecipeTensor* embedding = recipe.Find("token_embd.weight")) {
+  const RecipeTensor* embedding = recipe.Find("token_embd.weight");
+  if (embedding != nullptr && !(converter.of_model && LacksTokenizer(checkpoint))) {
     SetTokenizerKeys(checkpoint, embedding->values.dims()[0], keys);
   }
 

@@ -16,11 +16,13 @@ namespace lockstep {
   X(Deepseek3)                         \
   X(Deepseek32)                        \
   X(Deepseek4)                         \
+  X(Dflash)                            \
   X(Ernie45Moe)                        \
   X(Flint)                             \
   X(Gemma2)                            \
   X(Gemma3)                            \
   X(Gemma4)                            \
+  X(Gemma4Assistant)                   \
   X(Glm4)                              \
   X(Glm4Moe)                           \
   X(Glm4MoeLite)                       \
@@ -53,7 +55,8 @@ namespace lockstep {
   X(Qwen4Exp)                          \
   X(SeedOss)                           \
   X(Smollm3)                           \
-  X(Step35)
+  X(Step35)                            \
+  X(TwoSidedDflash)
 
 #define LOCKSTEP_DECLARE(name) Converter Convert##name();
 LOCKSTEP_FOR_EACH_CONVERTER(LOCKSTEP_DECLARE)

@@ -53,6 +53,8 @@ struct Converter {
   void (*more)(Recipe& recipe) = nullptr;
   // Whether this is the one, where several share a class. Null: yes.
   bool (*accepts)(const Config& config) = nullptr;
+  // A draft: without a tokenizer in its folder it has that of its model.
+  bool of_model = false;
 };
 
 // Rows of several tables as one.

@@ -229,6 +229,11 @@ void SetPieceKeys(const Checkpoint& checkpoint, const std::string& path,
 
 }  // namespace
 
+bool LacksTokenizer(const Checkpoint& checkpoint) {
+  return !std::filesystem::exists(InFolder(checkpoint, "tokenizer.json")) &&
+         !std::filesystem::exists(InFolder(checkpoint, "tokenizer.model"));
+}
+
 void SetTokenizerKeys(const Checkpoint& checkpoint, uint64_t size, Keys& keys) {
   const std::string json = InFolder(checkpoint, "tokenizer.json");
   const std::string pieces = InFolder(checkpoint, "tokenizer.model");

@@ -11,6 +11,9 @@ namespace lockstep {
 // vocabulary become unused tokens. Refused where the folder has no tokenizer or one of more ids.
 void SetTokenizerKeys(const Checkpoint& checkpoint, uint64_t size, Keys& keys);
 
+// Whether the folder has none.
+bool LacksTokenizer(const Checkpoint& checkpoint);
+
 // Sets general.sampling.* from generation_config.json, where there is one that samples.
 void SetSamplingKeys(const Checkpoint& checkpoint, Keys& keys);
 

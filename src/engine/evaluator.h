@@ -28,6 +28,8 @@ class Evaluator {
   static void Expect(const Model& model, std::span<const int32_t> tokens, int64_t position = 0);
 
   Model& model() { return model_; }
+  // Of the sequence, for graphs beside the model's.
+  std::span<const int32_t> pages() const { return pages_; }
   // Tokens taken in so far.
   int64_t position() const { return position_; }
   // Forgets the tokens from `position` on, which is not beyond position(). Where the model's recurrent states cannot go back that

@@ -70,6 +70,11 @@ double Gigabytes(Size bytes) { return static_cast<double>(bytes.value_or(UINT64_
 
 }  // namespace
 
+int64_t DraftModel::hidden_width() const {
+  const Shape& shape = graph->graph.value(graph->graph.final_hidden).shape;
+  return shape[shape.rank() - 1].size;
+}
+
 ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options) {
   ProgramOptions program;
   program.max_tokens = std::max(options.micro_batch, options.sequences);
@@ -149,6 +154,7 @@ void Model::Open(const LoadOptions& options) {
     Log(LogLevel::kDebug, "{}: {} tokens for {} rows of logits", file_->name(), tokenizer_->size(),
         vocab());
   }
+  OpenDraft(options);
 }
 
 ModelOptions Model::GraphOptions(const LoadOptions& options) const {
@@ -182,31 +188,67 @@ void Model::ExpectAlike(const LoadOptions& options) const {
   }
 }
 
-void Model::MakePrograms(const LoadOptions& options) {
-  sharded_ = Sharded(graph_, options);
-  ranks_ = std::make_unique<RankSet>(sharded_, *file_, group_->first_rank(), options.ranks,
-                                     ProgramOptionsFor(graph_, options));
-  snapshots_ = options.snapshots < 0 ? 2 * options.sequences + 2 : options.snapshots;
-  if (!options.next_token) return;
-  const ModelSource source(*file_, GraphOptions(options));
-  next_token_ = Beside(BuildNextTokenGraph(source, graph_), options);
+void Model::OpenDraft(const LoadOptions& options) {
+  if (options.draft.empty()) return;
+  if (group_->ranks() != 1) {
+    throw Refused("{}: a draft: expected 1 rank, found {}", Printable(options.draft, 4096),
+                  group_->ranks());
+  }
+  draft_ = std::make_unique<DraftModel>(GgufFile::Open(options.draft));
+  const ModelSource target(*file_, GraphOptions(options)),
+      source(draft_->file, GraphOptions(options));
+  draft_->graphs = BuildDraft(source, {target, graph_});
 }
 
-ShardedGraph Model::Sharded(const Graph& graph, const LoadOptions& options) const {
+void Model::MakePrograms(const LoadOptions& options) {
+  sharded_ = Sharded(graph_, *file_, options);
+  ProgramOptions program = ProgramOptionsFor(graph_, options);
+  if (draft_) program.kept.insert(program.kept.end(), draft_->graphs.seen.begin(), draft_->graphs.seen.end());
+  ranks_ = std::make_unique<RankSet>(sharded_, *file_, group_->first_rank(), options.ranks, program);
+  snapshots_ = options.snapshots < 0 ? 2 * options.sequences + 2 : options.snapshots;
+  AddSideGraphs(options);
+}
+
+void Model::AddSideGraphs(const LoadOptions& options) {
+  if (options.next_token) {
+    Graph block = BuildNextTokenGraph(ModelSource(*file_, GraphOptions(options)), graph_);
+    const ProgramOptions program = ProgramOptionsFor(block, options);
+    next_token_ = Beside(std::move(block), *file_, program, options);
+  }
+  if (!draft_) return;
+  DraftGraphs& graphs = draft_->graphs;
+  if (graphs.context) {
+    const ProgramOptions program = {.max_tokens = ranks_->options().max_tokens, .max_outputs = 1, .logits = false};
+    draft_->context = Beside(std::move(*graphs.context), draft_->file, program, options);
+  }
+  const int64_t rows = std::max<int64_t>(graphs.block, 1);
+  const ProgramOptions program = {
+      .max_tokens = rows, .max_outputs = rows, .kept = {graphs.graph.final_hidden}};
+  draft_->graph = Beside(std::move(graphs.graph), draft_->file, program, options);
+}
+
+ShardedGraph Model::Sharded(const Graph& graph, const GgufFile& file, const LoadOptions& options) const {
   const Plan plan = MakePlan(options.split, group_->ranks(), options.proportions);
   return Shard(graph, plan, [&](const WeightSource& source) -> const Format& {
-    return WeightFormat(*file_, source);
+    return WeightFormat(source.of_model ? *file_ : file, source);
   });
 }
 
-std::unique_ptr<SideGraph> Model::Beside(Graph graph, const LoadOptions& options) {
+std::unique_ptr<SideGraph> Model::Beside(Graph graph, const GgufFile& file, const ProgramOptions& program,
+                                         const LoadOptions& options) {
   auto side = std::make_unique<SideGraph>();
   side->graph = std::move(graph);
-  side->sharded = Sharded(side->graph, options);
-  side->ranks =
-      std::make_unique<RankSet>(side->sharded, *file_, group_->first_rank(), options.ranks,
-                                ProgramOptionsFor(side->graph, options), ranks_.get());
+  side->sharded = Sharded(side->graph, file, options);
+  side->ranks = std::make_unique<RankSet>(side->sharded, file, group_->first_rank(), options.ranks,
+                                          program, ranks_.get());
   return side;
+}
+
+std::vector<SideGraph*> Model::side_graphs() const {
+  std::vector<SideGraph*> all = {next_token_.get()};
+  if (draft_) all.insert(all.end(), {draft_->context.get(), draft_->graph.get()});
+  std::erase(all, nullptr);
+  return all;
 }
 
 void Model::Load(const LoadOptions& options) {
@@ -219,7 +261,7 @@ void Model::Load(const LoadOptions& options) {
                 .snapshots = snapshots_,
                 .isa = isa_},
                options.progress);
-  if (next_token_) next_token_->ranks->LoadBeside();
+  for (SideGraph* side : side_graphs()) side->ranks->LoadBeside();
 }
 
 int Model::threads() const { return std::accumulate(threads_.begin(), threads_.end(), 0); }
@@ -239,8 +281,9 @@ int64_t Model::vocab() const { return VocabOf(graph_); }
 
 void Model::ChooseContext(const LoadOptions& options) {
   const Size page_bytes(static_cast<uint64_t>(ranks_->page_bytes(kv_types_)));
-  const int64_t beside =
-      next_token_ ? next_token_->ranks->weight_bytes() + next_token_->ranks->buffer_bytes() : 0;
+  int64_t beside = 0;
+  for (const SideGraph* side : side_graphs())
+    beside += side->ranks->weight_bytes() + side->ranks->buffer_bytes();
   const int64_t other_bytes =
       ranks_->weight_bytes() + ranks_->buffer_bytes() + beside +
       static_cast<int64_t>(

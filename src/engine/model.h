@@ -13,7 +13,7 @@
 #include "exec/ranks.h"
 #include "gguf/gguf_file.h"
 #include "graph/graph.h"
-#include "models/source.h"
+#include "models/drafts.h"
 #include "simd/isa.h"
 #include "text/tokenizer.h"
 
@@ -41,6 +41,7 @@ struct LoadOptions {
   // Called before weights are read, when file, tokenizer, graph and context are known: throws Refused for what the caller cannot run.
   std::function<void(const Model&)> accept;
   bool next_token = false;   // open the next-token block too, and keep the rows that it goes on from
+  std::string draft = {};    // a draft checkpoint for this model, opened beside it
   // Called while weights are read, with bytes done and bytes in all.
   std::function<void(int64_t done, int64_t all)> progress;
 };
@@ -56,6 +57,21 @@ struct SideGraph {
   Graph graph;
   ShardedGraph sharded;
   std::unique_ptr<RankSet> ranks;
+};
+
+// A draft checkpoint, and its graphs.
+struct DraftModel {
+  explicit DraftModel(GgufFile opened) : file(std::move(opened)) {}
+
+  GgufFile file;
+  DraftGraphs graphs;  // of which the graphs themselves are below
+  std::unique_ptr<SideGraph> context, graph;
+
+  // Rows of logits of a draft of which at most `most` tokens are wanted: a block is drafted as a whole.
+  int64_t rows(int64_t most) const { return graphs.block != 0 ? graphs.block - 1 : most; }
+  // Rows as the draft ends, and numbers in one: of a block one for its first token, too.
+  int64_t hidden_rows(int64_t most) const { return rows(most) + (graphs.block != 0); }
+  int64_t hidden_width() const;
 };
 
 class Model {
@@ -76,6 +92,9 @@ class Model {
   const RankSet& ranks() const { return *ranks_; }
   // The next-token block, where it was asked for.
   SideGraph& next_token() { return *next_token_; }
+  // The draft, null where none was asked for.
+  DraftModel* draft() { return draft_.get(); }
+  const DraftModel* draft() const { return draft_.get(); }
   const KvTypes& kv_types() const { return kv_types_; }
   // A team of all threads of this process, for work between batches.
   ThreadTeam& team();
@@ -98,9 +117,14 @@ class Model {
   void MakePrograms(const LoadOptions& options);
   // What the options say of the file's graphs.
   ModelOptions GraphOptions(const LoadOptions& options) const;
-  ShardedGraph Sharded(const Graph& graph, const LoadOptions& options) const;
-  // Adds a graph beside the model's, before that is loaded.
-  std::unique_ptr<SideGraph> Beside(Graph graph, const LoadOptions& options);
+  ShardedGraph Sharded(const Graph& graph, const GgufFile& file, const LoadOptions& options) const;
+  void OpenDraft(const LoadOptions& options);
+  void AddSideGraphs(const LoadOptions& options);
+  // Adds a graph of a file beside the model's, before that is loaded.
+  std::unique_ptr<SideGraph> Beside(Graph graph, const GgufFile& file, const ProgramOptions& program,
+                                    const LoadOptions& options);
+  // In the order in which they were added.
+  std::vector<SideGraph*> side_graphs() const;
   void ChooseContext(const LoadOptions& options);
   void Load(const LoadOptions& options);
   // Does this process's part of opening; all processes fail where one does.
@@ -118,6 +142,7 @@ class Model {
   int64_t context_ = 0, trained_context_ = 0, snapshots_ = 0;
   std::unique_ptr<RankSet> ranks_;
   std::unique_ptr<SideGraph> next_token_;
+  std::unique_ptr<DraftModel> draft_;
   std::unique_ptr<ThreadTeam> all_threads_;
 };
 

@@ -38,7 +38,7 @@ RankSet::RankSet(const ShardedGraph& sharded, const GgufFile& file, int first_ra
   for (int i = 0; i < local_ranks; ++i) {
     Rank& rank = At(i);
     rank.graph = &sharded.ranks[static_cast<size_t>(first_rank + i)];
-    rank.uses = FindWeights(*rank.graph, file);
+    rank.uses = FindWeights(*rank.graph, file, model_ == nullptr ? &file : &model_->file_);
     const auto stage = static_cast<size_t>(sharded.plan.mesh.stage(first_rank + i));
     const std::vector<Demand> collectives =
         CollectiveDemand(std::span(sharded.ranks).subspan(stage * tensor, tensor), options);

@@ -241,6 +241,7 @@ int64_t WeightUse::bytes() const {
 bool WeightUse::PacksLike(const WeightUse& other) const {
   WeightSource same = source;
   same.tensor = other.source.tensor;
+  same.of_model = other.source.of_model;
   return kind == OperandKind::kMatrix && other.kind == kind &&
          tensor.data.data() == other.tensor.data.data() && rows == other.rows &&
          width == other.width && part == other.part && format == other.format && same == other.source;
@@ -259,7 +260,7 @@ std::vector<ExpectedTensor> ExpectedTensors(const Graph& graph) {
   return tensors;
 }
 
-std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file) {
+std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file, const GgufFile* model) {
   std::vector<WeightUse> uses;
   for (const Node& node : graph.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -268,8 +269,9 @@ std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file) {
       const bool known = std::ranges::any_of(uses, [&](const WeightUse& use) {
         return use.value == node.inputs[i] && use.kind == kind;
       });
+      const GgufFile& from = graph.value(node.inputs[i]).source.of_model ? *model : file;
       if (!known)
-        std::ranges::move(FindWeight(graph, file, node, i, kind), std::back_inserter(uses));
+        std::ranges::move(FindWeight(graph, from, node, i, kind), std::back_inserter(uses));
     }
     ExpectOneForm(graph, file, node, uses);
   }

@@ -43,8 +43,8 @@ struct WeightUse {
 };
 
 // Finds every weight of the graph in the file and checks its shape and type; reads no tensor data. Throws Refused naming the tensor,
-// the shape expected and the shape found.
-std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file);
+// the shape expected and the shape found. model: the file of WeightSource::of_model; null where no weight is.
+std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file, const GgufFile* model = nullptr);
 
 // A tensor that a file with a graph's weights has.
 struct ExpectedTensor {

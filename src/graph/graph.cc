@@ -97,8 +97,14 @@ ValueId GraphBuilder::Input(std::string_view name, int64_t width) {
 
 ValueId GraphBuilder::OtherState(int32_t slot) { return AddKvValues(slot); }
 
-ValueId GraphBuilder::AddKvState(StateSpec spec) {
+void GraphBuilder::AddState(StateSpec spec) {
+  LOCKSTEP_CHECK(std::ranges::find(graph_.states, spec.name, &StateSpec::name) == graph_.states.end(),
+                 "two states {}", spec.name);
   graph_.states.push_back(std::move(spec));
+}
+
+ValueId GraphBuilder::AddKvState(StateSpec spec) {
+  AddState(std::move(spec));
   return AddKvValues(static_cast<int32_t>(graph_.states.size()) - 1);
 }
 
@@ -132,7 +138,7 @@ ValueId GraphBuilder::RecurrentState(std::string_view name, const Shape& shape, 
     throw Refused("{}: {}: expected at most 2^48 numbers, found {}", graph_.name, spec.name,
                   shape.ToString());
   }
-  graph_.states.push_back(std::move(spec));
+  AddState(std::move(spec));
   graph_.values.push_back(std::move(value));
   return static_cast<ValueId>(graph_.values.size() - 1);
 }

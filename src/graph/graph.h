@@ -26,6 +26,8 @@ struct WeightSource {
   int64_t run_stride = 0;
   // Each expert's (or head's) rows [k, n] of the file are the weight's [n, k]: columns become rows. Held as f32 where the file's type has blocks.
   bool transposed = false;
+  // In the file of the model beside which the graph runs, where that is another.
+  bool of_model = false;
 
   bool operator==(const WeightSource&) const = default;
 };
@@ -112,6 +114,9 @@ class GraphBuilder {
   ValueId OtherState(int32_t slot);
   ValueId Apply(std::string_view name, OperationPtr op, std::vector<ValueId> inputs);
   const Shape& shape(ValueId id) const { return graph_.value(id).shape; }
+  const StateSpec& state(ValueId id) const {
+    return graph_.states[static_cast<size_t>(graph_.value(id).state_slot)];
+  }
 
   void MarkHidden(ValueId id) { graph_.hidden.push_back(id); }
   // Ends the graph.
@@ -119,6 +124,7 @@ class GraphBuilder {
 
  private:
   std::string NameIn(std::string_view name) const;
+  void AddState(StateSpec spec);
   ValueId AddKvState(StateSpec spec);
   ValueId AddKvValues(int32_t slot);
 

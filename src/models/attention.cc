@@ -52,24 +52,6 @@ ValueId Queries(Parts& parts, ValueId x, const AttentionSpec& spec, const Heads&
   return parts.Apply("q_tempered", MakePositionScale(spec.temperature_beta, spec.temperature_length), {q});
 }
 
-// Appends keys and values of x to the layer's cache, and returns its K.
-ValueId AppendKeys(Parts& parts, ValueId x, const AttentionSpec& spec, const Heads& heads) {
-  const ValueId projected = parts.Project("k", x, "attn_k", {heads.g, heads.dk}, {"attn_qkv", heads.q_rows, heads.rows});
-  ValueId v = projected;
-  if (!spec.keys_as_values || parts.Has("attn_v")) {
-    v = parts.Project("v", x, "attn_v", {heads.g, heads.dv}, {"attn_qkv", heads.q_rows + heads.k_rows, heads.rows});
-  }
-  if (spec.norm_values) v = parts.PlainNorm("v_norm", v);
-  v = parts.Scale("v_scaled", v, spec.value_scale);
-  v = parts.RotatedValues("v_rotated", v, spec.dv);
-  const ValueId k = parts.RotatedKeys(
-      "k_rotated", Prepared(parts, "k", projected, spec, {heads.g, heads.dk}), spec.dk);
-  const ValueId state = parts.build().State("kv", spec.kv_heads, spec.dk, spec.dv);
-  parts.Apply("append", MakeKvAppend(), {k, v, state, state + 1});
-  parts.SetKv(state);
-  return state;
-}
-
 // heads: [t, g, r, d]
 ValueId Gated(Parts& parts, ValueId x, ValueId heads, const AttentionSpec& spec) {
   const Shape& shape = parts.build().shape(heads);
@@ -91,16 +73,37 @@ ValueId Selected(Parts& parts, ValueId x, std::vector<ValueId> operands, const A
 
 }  // namespace
 
+ValueId AppendKeys(Parts& parts, ValueId x, const AttentionSpec& spec) {
+  const Heads heads(spec);
+  const ValueId projected = parts.Project("k", x, "attn_k", {heads.g, heads.dk}, {"attn_qkv", heads.q_rows, heads.rows});
+  ValueId v = projected;
+  if (!spec.keys_as_values || parts.Has("attn_v")) {
+    v = parts.Project("v", x, "attn_v", {heads.g, heads.dv}, {"attn_qkv", heads.q_rows + heads.k_rows, heads.rows});
+  }
+  if (spec.norm_values) v = parts.PlainNorm("v_norm", v);
+  v = parts.Scale("v_scaled", v, spec.value_scale);
+  v = parts.RotatedValues("v_rotated", v, spec.dv);
+  const ValueId k = parts.RotatedKeys(
+      "k_rotated", Prepared(parts, "k", projected, spec, {heads.g, heads.dk}), spec.dk);
+  GraphBuilder& build = parts.build();
+  const ValueId state = spec.state_slot ? build.OtherState(*spec.state_slot)
+                                        : build.State(spec.state, spec.kv_heads, spec.dk, spec.dv);
+  parts.Apply("append", MakeKvAppend(), {k, v, state, state + 1});
+  parts.SetKv(state);
+  return state;
+}
+
 ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   const Heads axes(spec);
   const ValueId q = parts.RotatedKeys("q_rotated", Queries(parts, x, spec, axes), spec.dk);
-  const ValueId state = spec.kv_layer ? parts.kv(*spec.kv_layer) : AppendKeys(parts, x, spec, axes);
+  const ValueId state = spec.kv_layer ? parts.kv(*spec.kv_layer) : AppendKeys(parts, x, spec);
   AttentionSettings settings;
   settings.scale = Scale(spec);
   settings.soft_cap = spec.soft_cap;
   settings.window = spec.window;
   settings.sinks = spec.sinks;
   settings.first = parts.first_position();
+  settings.seen_end = spec.seen_end;
   std::vector<ValueId> operands = {q, state, state + 1};
   if (spec.sinks) operands.push_back(parts.build().Weight({parts.Tensor("attn_sinks")}, {axes.g, axes.r}));
   ValueId heads = spec.select ? Selected(parts, x, operands, settings, spec)

@@ -36,6 +36,9 @@ struct AttentionSpec {
   bool keys_as_values = false;       // without attn_v, values are the keys as projected
   bool norm_values = false;          // each head's values, without a weight
   std::optional<int32_t> kv_layer;   // sees the cache of that layer and has no keys and values of its own
+  std::string_view state = "kv";     // the name of its cache
+  std::optional<int32_t> state_slot; // its cache is this one of the graph beside which its own runs (GraphBuilder::OtherState)
+  SeenEnd seen_end = SeenEnd::kOwn;
   std::optional<Activation> gate;    // heads times this of attn_gate x: one number for each head, or for each of its numbers
   float temperature_beta = 0;  // query scale by position (MakePositionScale), 0: none
   int64_t temperature_length = 0;
@@ -43,5 +46,8 @@ struct AttentionSpec {
 
 // Queries see the cache of this layer (or of kv_layer), to which the keys and values of x are appended. x: [t, k], normed; result [t, k].
 ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec);
+
+// Appends keys and values of x to the layer's cache, and gives its K.
+ValueId AppendKeys(Parts& parts, ValueId x, const AttentionSpec& spec);
 
 }  // namespace lockstep

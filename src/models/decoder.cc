@@ -177,10 +177,10 @@ void SetWindowPattern(const ModelSource& source, int64_t period, DecoderSpec& sp
   for (size_t i = 0; i < windowed.size(); ++i) spec.layers[i].attention.window = windowed[i] ? window : 0;
 }
 
-DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing) {
+DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing, std::optional<int64_t> vocab) {
   DecoderSpec spec;
   spec.width = source.Count("embedding_length");
-  spec.vocab = source.RowCount("token_embd.weight");
+  spec.vocab = vocab ? *vocab : source.RowCount("token_embd.weight");
   // The first next-token block stands behind the layers.
   const int64_t blocks = ReadLayerCount(source), layers = source.layers() + (source.options().beside != nullptr);
   const auto heads = source.CountPerLayer("attention.head_count", blocks);

@@ -49,7 +49,8 @@ struct DecoderSpec {
 
 // Reads the keys that all decoders share: sizes, heads, layers, norm epsilon, rope with every scaling, scales and caps where the file
 // has them. `pairing`: of the architecture. Where the next-token block is wanted (ModelOptions::beside), it is the last layer.
-DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing);
+// vocab: of a file without an embedding.
+DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing, std::optional<int64_t> vocab = {});
 
 // The rope options of a file, with base frequency from `base_key` (or `base_default` without it).
 RopeOptions ReadRopeOptions(const ModelSource& source, int64_t n_rot, std::string_view base_key, double base_default);

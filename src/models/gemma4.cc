@@ -1,5 +1,7 @@
 // Gemma 4: windowed layers and layers that see all, each with its own heads and rope; experts beside the feed-forward (26B-A4B); inputs
 // of each layer from a table of tokens, and layers that see the keys of earlier ones (E2B, E4B).
+#include "models/gemma4.h"
+
 #include <cmath>
 
 #include "models/moe.h"
@@ -7,27 +9,40 @@
 namespace lockstep {
 namespace {
 
-// Windowed layers have heads of another width; the last layers see the keys of the last layer of their kind that has some.
-void SetLayers(const ModelSource& source, DecoderSpec& spec) {
+// Windowed layers have heads of another width.
+void SetHeads(const ModelSource& source, DecoderSpec& spec) {
   const int64_t dk = source.OptionalCount("attention.key_length_swa").value_or(spec.layers[0].attention.dk);
-  const int64_t shared = source.OptionalCount("attention.shared_kv_layers", 0).value_or(0);
-  const int64_t own = std::ssize(spec.layers) - shared;
   if (dk > 1024) source.Refuse("attention.key_length_swa", fmt::format("expected at most 1024, found {}", dk));
-  if (own < 1) source.Refuse("attention.shared_kv_layers", fmt::format("expected less than {}, found {}", spec.layers.size(), shared));
   const int64_t dv = source.OptionalCount("attention.value_length_swa").value_or(dk);
   // Values may be the keys.
   if (dv != dk) source.Refuse("attention.value_length_swa", fmt::format("expected {}, as of keys, found {}", dk, dv));
   const RopeOptions windowed = WindowedRope(source, source.OptionalCount("rope.dimension_count_swa").value_or(dk), 10000);
   if (windowed.n_rot > dk) source.Refuse("rope.dimension_count_swa", fmt::format("expected at most {}, found {}", dk, windowed.n_rot));
   SetWindowedRope(spec, windowed);
+  ForEachLayer(spec, [&](LayerSpec& layer) {
+    AttentionSpec& attention = layer.attention;
+    if (attention.window != 0) attention.dk = attention.dv = dk;
+    attention.scale = 1;
+    attention.qk_norm = AttentionSpec::QkNorm::kHead;
+    attention.norm_values = attention.keys_as_values = true;
+    layer.feed_forward.gating.activation = Activation::kGeluTanh;
+  });
+}
+
+ValueId ScaledOutput(Parts& parts, ValueId x) {
+  if (!parts.Has("layer_output_scale")) return x;
+  return parts.Scale("x_scaled", x, parts.source().SmallTensor(parts.Tensor("layer_output_scale")).at(0));
+}
+
+// The last layers see the keys of the last layer of their kind that has some.
+void ShareKeys(const ModelSource& source, DecoderSpec& spec) {
+  const int64_t shared = source.OptionalCount("attention.shared_kv_layers", 0).value_or(0);
+  const int64_t own = std::ssize(spec.layers) - shared;
+  if (own < 1) source.Refuse("attention.shared_kv_layers", fmt::format("expected less than {}, found {}", spec.layers.size(), shared));
   std::optional<int32_t> keys_of[2];
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     AttentionSpec& attention = spec.layers[i].attention;
     const bool window = attention.window != 0;
-    if (window) attention.dk = attention.dv = dk;
-    attention.scale = 1;
-    attention.qk_norm = AttentionSpec::QkNorm::kHead;
-    attention.norm_values = attention.keys_as_values = true;
     if (static_cast<int64_t>(i) < own) {
       keys_of[window] = static_cast<int32_t>(i);
     } else if (keys_of[window]) {
@@ -35,7 +50,6 @@ void SetLayers(const ModelSource& source, DecoderSpec& spec) {
     } else {
       source.Refuse("attention.shared_kv_layers", fmt::format("expected keys of its kind before layer {}, found none", i));
     }
-    spec.layers[i].feed_forward.gating.activation = Activation::kGeluTanh;
   }
 }
 
@@ -99,30 +113,36 @@ class LayerInputs {
   Axis l_, p_;
 };
 
-void SetAfter(const ModelSource& source, DecoderSpec& spec) {
+void SetLayerInputs(const ModelSource& source, DecoderSpec& spec) {
   const int64_t width = source.OptionalCount("embedding_length_per_layer_input", 0).value_or(0);
+  if (width == 0) return;
   const auto embedded = std::make_shared<ValueId>(kNoValue);
   const LayerInputs inputs(std::ssize(spec.layers), width);
   spec.embedded = [embedded](Parts&, ValueId x) { return *embedded = x; };
   for (LayerSpec& layer : spec.layers) {
     layer.after = [=](Parts& parts, ValueId x) {
-      if (width != 0) x = inputs.Added(parts, x, *embedded);
-      if (!parts.Has("layer_output_scale")) return x;
-      return parts.Scale("x_scaled", x, parts.source().SmallTensor(parts.Tensor("layer_output_scale")).at(0));
+      return ScaledOutput(parts, inputs.Added(parts, x, *embedded));
     };
   }
 }
 
 }  // namespace
 
-Graph BuildGemma4(const ModelSource& source) {
+DecoderSpec ReadGemma4Layers(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
-  spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
   spec.post_norms = true;
   SetWindowPattern(source, 6, spec);
-  SetLayers(source, spec);
+  SetHeads(source, spec);
+  ForEachLayer(spec, [](LayerSpec& layer) { layer.after = ScaledOutput; });
+  return spec;
+}
+
+Graph BuildGemma4(const ModelSource& source) {
+  DecoderSpec spec = ReadGemma4Layers(source);
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.width));
+  ShareKeys(source, spec);
   if (source.OptionalCount("expert_count", 0).value_or(0) != 0) SetExpertsBeside(source, spec);
-  SetAfter(source, spec);
+  SetLayerInputs(source, spec);
   return BuildDecoder(source, spec);
 }
 

@@ -1,6 +1,7 @@
 #include "models/models.h"
 
 #include "base/error.h"
+#include "models/drafts.h"
 
 namespace lockstep {
 
@@ -60,6 +61,10 @@ std::span<const Architecture> Architectures() {
 }
 
 Graph BuildGraph(const ModelSource& source) {
+  if (IsDraft(source)) {
+    throw Refused("{}: general.architecture: expected a model, found {}, which drafts for one (--model-draft)",
+                  Printable(source.file().name(), 4096), source.architecture());
+  }
   std::string known;
   for (const Architecture& row : Architectures()) {
     if (row.name == source.architecture()) return row.build(source);

@@ -121,6 +121,19 @@ std::vector<TensorRule> TokenInputs() {
           {"model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight", nullptr, HasLayerInputs}};
 }
 
+// Of a release whose head chooses among centers of tokens there is more than files say.
+void SetAssistantKeys(const Config& config, Keys& keys) {
+  if (config.BoolOr("use_ordered_embeddings", false)) {
+    config.Refuse("use_ordered_embeddings", "expected false, as no file says how a head is ordered");
+  }
+  SetKeys(config, keys);
+}
+
+std::vector<TensorRule> Projections() {
+  return {{"pre_projection.weight", "nextn.pre_projection.weight"},
+          {"post_projection.weight", "nextn.post_projection.weight"}};
+}
+
 }  // namespace
 
 Converter ConvertGemma4() {
@@ -132,6 +145,19 @@ Converter ConvertGemma4() {
           .model_tensors = Join({ModelTensors(), TokenInputs()}),
           .layer_tensors = Join({GemmaAttention(), GatedTensors(), Norms(), ExpertsBeside(), LayerInputs()}),
           .more = EmitFrequencies};
+}
+
+// The assistant's layers have no keys of their own.
+Converter ConvertGemma4Assistant() {
+  return {.architecture = "gemma4-assistant",
+          .classes = {"Gemma4AssistantForCausalLM"},
+          .model_types = {"gemma4_assistant"},
+          .defaults = R"({"tie_word_embeddings": true, "rms_norm_eps": 1e-6})",
+          .keys = SetAssistantKeys,
+          .model_tensors = Join({ModelTensors(), Projections()}),
+          .layer_tensors = Join({GemmaAttention(), GatedTensors(), Norms()}),
+          .more = EmitFrequencies,
+          .of_model = true};
 }
 
 }  // namespace lockstep
