@@ -78,26 +78,44 @@ void WriteCheckpoint(const std::string& kept, const std::string& folder) {
   WriteSafetensors(folder + "/model.safetensors", items);
 }
 
-class KeptGolden : public testing::TestWithParam<GoldenRow> {};
+class KeptGolden : public testing::TestWithParam<GoldenRow> {
+ protected:
+  void SetUp() override {
+    const std::string kept = std::string(kKept) + "/" + std::string(GetParam().name);
+    std::filesystem::create_directory(folder_ / "checkpoint");
+    WriteCheckpoint(kept, folder_ / "checkpoint");
+    ConvertCheckpoint(
+        {.folder = folder_ / "checkpoint", .output = folder_ / "model.gguf", .type = "f32"});
+    reference_.emplace(Safetensors::Open(kept + "/reference.safetensors"));
+    tokens_ = ReadTensor<int32_t>(*reference_, "tokens");
+  }
+
+  // Against reference rows, whose last is the last there is; and the same bits in smaller batches and on ranks.
+  void Expect(std::string_view tensor, const Runner& run) const {
+    const auto expected = ReadTensor<float>(*reference_, std::string(tensor));
+    const auto logits = run({tokens_}, {.threads = 2})[0].logits;
+    EXPECT_LT(RelativeDifference(
+                  ReferenceRowsOf(logits, expected.size() / std::size(kReferenceRows)), expected),
+              GetParam().tolerance);
+    EXPECT_EQ(run({tokens_}, {.micro_batch = 7})[0].logits, logits);
+    EXPECT_EQ(RankDependence(run, tokens_, "F32", 4), "");
+  }
+
+  TempFolder folder_;
+  std::optional<Safetensors> reference_;
+  std::vector<int32_t> tokens_;
+};
 
 TEST_P(KeptGolden, GivesTheReferenceLogitsForEveryShapeOfRun) {
-  const std::string kept = std::string(kKept) + "/" + std::string(GetParam().name);
-  TempFolder folder;
-  std::filesystem::create_directory(folder / "checkpoint");
-  WriteCheckpoint(kept, folder / "checkpoint");
-  ConvertCheckpoint(
-      {.folder = folder / "checkpoint", .output = folder / "model.gguf", .type = "f32"});
-  const Safetensors reference = Safetensors::Open(kept + "/reference.safetensors");
-  const auto tokens = ReadTensor<int32_t>(reference, "tokens");
-  const auto expected = ReadTensor<float>(reference, "logits");
-
-  ModelRun model(folder / "model.gguf");
-  const auto logits = model.Run({tokens}, {.threads = 2})[0].logits;
-  EXPECT_LT(RelativeDifference(ReferenceRowsOf(logits, expected.size() / std::size(kReferenceRows)),
-                               expected),
-            GetParam().tolerance);
-  EXPECT_EQ(model.Run({tokens}, {.micro_batch = 7})[0].logits, logits);
-  EXPECT_EQ(RankDependence(model, tokens, "F32", 4), "");
+  ModelRun model(folder_ / "model.gguf");
+  Expect("logits", [&](const auto& sequences, const RunOptions& options) {
+    return model.Run(sequences, options);
+  });
+  ASSERT_EQ(reference_->Find("mtp.logits") != nullptr, GetParam().next_token);
+  if (!GetParam().next_token) return;
+  Expect("mtp.logits", [&](const auto& sequences, const RunOptions& options) {
+    return model.RunNextToken(sequences, options);
+  });
 }
 
 std::vector<GoldenRow> KeptRows() {

@@ -6,7 +6,8 @@
 CHECKPOINTS holds tiny checkpoints in the layout of Hugging Face (config.json, model.safetensors with a vocabulary of 384). For each, OUT/NAME gets
     config.json             of the checkpoint
     weights.json            {"tensors": [[name, dims, scale, offset]...], "integers": {name: [dims, numbers]}}
-    reference.safetensors   tokens int32 [96], logits f32 [rows, 384] of positions ROWS, in float32 by transformers
+    reference.safetensors   tokens int32 [96], logits f32 [rows, 384] of positions ROWS, in float32 by transformers; where there is a next-token
+                            block mtp.logits f32 [rows, 384] of NEXT_ROWS: row j is of the token at j + 1 and the model's normed row j
 where element i of a tensor is bfloat16(offset + scale * sqrt(3) * u(name, i)), with u from -1 to 1 by SplitMix64 (Steele et al. 2014) started at
 the 64-bit FNV-1a hash of the name. Scale and offset are the deviation and mean of the checkpoint's own tensor. Needs torch, transformers,
 safetensors and numpy.
@@ -23,6 +24,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 ROWS = [0, 1, 17, 40, 63, 95]
+NEXT_ROWS = [0, 1, 17, 40, 63, 94]
 TOKENS = 96
 
 
@@ -62,6 +64,71 @@ def describe(tensors):
     return {"tensors": described, "integers": integers}
 
 
+# Parts of a next-token block, by what their names end with in either spelling.
+NEXT_PARTS = {"eh_proj": "join", "fc": "join", "enorm": "token", "pre_fc_norm_embedding": "token", "hnorm": "hidden",
+              "pre_fc_norm_hidden": "hidden", "shared_head.norm": "norm"}
+
+
+def with_block_as_layer(config, tensors):
+    """The configuration with the next-token block as one more layer, its tensors, and the parts around it; nothing without a block."""
+    layers = config["num_hidden_layers"]
+    own = f"model.layers.{layers}."
+    as_layer, parts = {}, {}
+    for name, tensor in tensors.items():
+        plain = name.replace("mtp.layers.0.", own)
+        stem = plain.removeprefix(own).removeprefix("mtp.").removesuffix(".weight")
+        if stem in NEXT_PARTS:
+            parts[NEXT_PARTS[stem]] = tensor.float()
+        elif name == "mtp.norm.weight":
+            parts["norm"] = tensor.float()
+        else:
+            as_layer[plain] = tensor
+    if not parts:
+        return None
+    longer = dict(config, num_hidden_layers=layers + 1)
+    # Windowed where the model has windows, as mellum's is.
+    windowed = "sliding_attention" in config.get("layer_types", []) and config.get("sliding_window")
+    for key, kind in [("layer_types", "sliding_attention" if windowed else "full_attention"), ("mlp_layer_types", "sparse"),
+                      ("indexer_types", "full")]:
+        if config.get(key):
+            longer[key] = config[key] + [kind]
+    return longer, as_layer, parts, config["sliding_window"] if windowed else None
+
+
+def next_token_logits(config, tensors, tokens):
+    found = with_block_as_layer(config, tensors)
+    if found is None:
+        return None
+    longer, as_layer, parts, window = found
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump(longer, file)
+        save_file(as_layer, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+        kind = getattr(transformers, config["architectures"][0])
+        model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    decoder = model.model
+    block = decoder.layers[-1]
+    decoder.layers = decoder.layers[:-1]
+
+    def normed(x, weight):
+        norm = type(decoder.norm)(x.shape[-1], eps=model.config.rms_norm_eps)
+        norm.weight.data = weight
+        return norm(x)
+
+    with torch.no_grad():
+        hidden = decoder(input_ids=tokens[None].long(), use_cache=False).last_hidden_state[:, :-1]
+        embedded = decoder.embed_tokens(tokens[None, 1:].long())
+        x = torch.cat([normed(embedded, parts["token"]), normed(hidden, parts["hidden"])], -1) @ parts["join"].T
+        places = torch.arange(1, len(tokens))
+        behind = places[:, None] - places
+        seen = (behind >= 0) & (behind < (window or len(tokens)))
+        mask = torch.where(seen, 0.0, torch.finfo(torch.float32).min)[None, None]
+        kinds = {"layer_type": "sliding_attention"} if window else {}
+        angles = decoder.rotary_emb(x, places[None], **kinds)
+        y = block(x, attention_mask=mask, position_ids=places[None], position_embeddings=angles, past_key_values=None, use_cache=False)
+        return model.lm_head(normed(y[0] if isinstance(y, tuple) else y, parts["norm"]))[0]
+
+
 def logits(folder, tokens):
     with open(os.path.join(folder, "config.json")) as file:
         kind = getattr(transformers, json.load(file)["architectures"][0])
@@ -87,7 +154,11 @@ def make(source, out):
     for name, content in [("config.json", config), ("weights.json", weights)]:
         with open(os.path.join(out, name), "w") as file:
             file.write(json.dumps(content, separators=(",", ":")).replace('],["', '],\n["') + "\n")
-    save_file({"tokens": tokens, "logits": result[ROWS].float().contiguous()}, os.path.join(out, "reference.safetensors"))
+    reference = {"tokens": tokens, "logits": result[ROWS].float().contiguous()}
+    following = next_token_logits(config, made, tokens)
+    if following is not None:
+        reference["mtp.logits"] = following[NEXT_ROWS].float().contiguous()
+    save_file(reference, os.path.join(out, "reference.safetensors"))
     print(f"{os.path.basename(out):16s} logits' deviation {result.std():.3f}", flush=True)
 
 
