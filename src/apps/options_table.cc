@@ -251,7 +251,7 @@ constexpr OptionRow kRows[] = {
 {Opt::kHidden, Group::kOutput, {kLogits}, "--hidden", Kind::kSwitch, "", "", "off", "",
     "write the hidden state after every layer too, as hidden.L"},
 {Opt::kMtp, Group::kOutput, {kLogits}, "--mtp", Kind::kSwitch, "", "", "off", "",
-    "write the logits of the multi-token prediction block too, as mtp.logits"},
+    "write the logits of the next-token (MTP) block too, as mtp.logits"},
 {Opt::kJson, Group::kOutput, {kTokenize, kInspect, kPlan, kVerify, kBench, kPpl, kQuantize}, "--json",
     Kind::kSwitch, "", "", "off", "",
     "print JSON"},
