@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -7,6 +8,7 @@
 #include "apps/terminal.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "engine/drafter.h"
 #include "engine/evaluator.h"
 #include "engine/sha256.h"
 #include "gguf/safetensors.h"
@@ -63,14 +65,59 @@ std::vector<int32_t> GivenTokens(const OptionValues& options) {
   return tokens;
 }
 
+// What is drafted behind a sequence by a model that was opened with a draft.
+class DraftTensors {
+ public:
+  DraftTensors(const LoadOptions& load, int64_t most)
+      : drafts_(!load.draft.empty()), hidden_(load.hidden), most_(most) {}
+
+  void Plan(const Model& model, std::vector<SafetensorsPlan>& plan) {
+    if (!drafts_) return;
+    const DraftModel& draft = *model.draft();
+    const auto size = [](int64_t n) { return static_cast<uint64_t>(n); };
+    first_ = plan.size();
+    plan.push_back({"draft.tokens", "I32", {size(draft.rows(most_)) + 1}});
+    plan.push_back({"draft.logits", "F32", {size(draft.rows(most_)), size(model.vocab())}});
+    if (hidden_) {
+      plan.push_back(
+          {"draft.hidden", "F32", {size(draft.hidden_rows(most_)), size(draft.hidden_width())}});
+    }
+  }
+
+  void See(Evaluator& evaluator, const EvaluatedRows& rows) {
+    if (!drafts_) return;
+    if (!drafter_) drafter_.emplace(evaluator);
+    drafter_->See(rows);
+    const auto last = rows.logits.last(rows.logits.size() / static_cast<size_t>(rows.rows));
+    next_ = static_cast<int32_t>(std::ranges::max_element(last) - last.begin());
+  }
+
+  // After the likeliest token behind the rows seen.
+  void Write(SafetensorsWriter& writer) {
+    if (!drafts_) return;
+    const Drafted drafted = drafter_->Draft(next_, most_);
+    writer.Append(first_, std::as_bytes(std::span(drafted.tokens)));
+    writer.Append(first_ + 1, std::as_bytes(std::span(drafted.logits)));
+    if (hidden_) writer.Append(first_ + 2, std::as_bytes(std::span(drafted.hidden)));
+  }
+
+ private:
+  const bool drafts_, hidden_;
+  const int64_t most_;
+  size_t first_ = 0;  // of its tensors in the file
+  std::optional<Drafter> drafter_;
+  int32_t next_ = -1;
+};
+
 // Writes the rows of a sequence as they are computed, so that memory does not grow with its length.
 class LogitsFile {
  public:
   LogitsFile(const std::string& path, const Model& model, std::span<const int32_t> tokens,
-             const LoadOptions& load)
+             const LoadOptions& load, int64_t most_drafted)
       : tokens_(tokens),
         hidden_(load.hidden),
         next_token_(load.next_token),
+        draft_(load, most_drafted),
         layers_(load.hidden ? std::ssize(model.graph().hidden) : 0),
         writer_(path, Plan(model)) {
     writer_.Append(0, std::as_bytes(tokens));
@@ -83,10 +130,12 @@ class LogitsFile {
       writer_.Append(static_cast<size_t>(2 + layer), std::as_bytes(evaluator.Hidden(layer)));
     }
     if (next_token_) AddNextToken(evaluator, rows);
+    draft_.See(evaluator, rows);
   }
 
   // Completes the file; the SHA-256 of the logits' bytes.
   std::string Finish() {
+    draft_.Write(writer_);
     writer_.Commit();
     return sha_.Hex();
   }
@@ -101,7 +150,7 @@ class LogitsFile {
     });
   }
 
-  std::vector<SafetensorsPlan> Plan(const Model& model) const {
+  std::vector<SafetensorsPlan> Plan(const Model& model) {
     const Graph& graph = model.graph();
     const Shape& shape = graph.value(graph.final_hidden).shape;
     const auto rows = std::size(tokens_), vocab = static_cast<uint64_t>(model.vocab()),
@@ -113,11 +162,13 @@ class LogitsFile {
     }
     if (next_token_) plan.push_back({"mtp.logits", "F32", {rows - 1, vocab}});
     if (next_token_ && hidden_) plan.push_back({"mtp.hidden", "F32", {rows - 1, width}});
+    draft_.Plan(model, plan);
     return plan;
   }
 
   const std::span<const int32_t> tokens_;
   const bool hidden_, next_token_;
+  DraftTensors draft_;
   const int64_t layers_;
   SafetensorsWriter writer_;
   Sha256 sha_;
@@ -131,6 +182,7 @@ int RunLogits(const OptionValues& options, Positional) {
   LoadOptions load = ReadLoadOptions(options);
   load.hidden = options.Get<bool>(Opt::kHidden);
   load.next_token = options.Get<bool>(Opt::kMtp);
+  load.draft = options.GetOr<std::string>(Opt::kDraftModel, "");
   const bool text = options.Given(Opt::kPrompt) || options.Given(Opt::kFile);
   const std::string prompt = text ? ReadInputText(options) : "";
   std::optional<LogitsFile> file;
@@ -147,7 +199,7 @@ int RunLogits(const OptionValues& options, Positional) {
                     tokens.empty() ? "none" : std::to_string(tokens.size()));
     }
     Evaluator::Expect(model, tokens);
-    if (model.leads()) file.emplace(output, model, tokens, load);
+    if (model.leads()) file.emplace(output, model, tokens, load, options.Get<int64_t>(Opt::kDraftMax));
   };
   auto model = OpenWithProgress<Model>(load);
 
