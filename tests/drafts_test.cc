@@ -159,8 +159,8 @@ TEST_P(GoldenDraft, NamesAMissingTensor) {
   options.draft = folder_ / "part.gguf";
   for (const GgufTensor& tensor : file.tensors()) {
     // A choice of the file.
-    if (tensor.name.ends_with("attn_sinks.weight") || tensor.name.ends_with("layer_output_scale.weight") ||
-        tensor.name == "rope_freqs.weight") {
+    if (tensor.name.ends_with("attn_sinks.weight") ||
+        tensor.name.ends_with("layer_output_scale.weight") || tensor.name == "rope_freqs.weight") {
       continue;
     }
     WriteWithout(draft_, tensor.name, options.draft);
@@ -180,15 +180,18 @@ TEST_P(GoldenDraft, IsNoModelAndNoDraftOfAnother) {
   EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   std::swap(options.path, options.draft);
   options.path = target_;
-  EXPECT_NE(MessageOf([&] { Model model(options); }).find("general.architecture: expected a draft, one of"),
+  EXPECT_NE(MessageOf([&] {
+              Model model(options);
+            }).find("general.architecture: expected a draft, one of"),
             std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenDraft, testing::ValuesIn(kDrafts), [](const auto& info) {
-  std::string name(info.param.name);
-  std::erase(name, '-');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenDraft, testing::ValuesIn(kDrafts),
+                         [](const auto& info) {
+                           std::string name(info.param.name);
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 TEST(Drafts, AreThoseOfTheReferenceCheckpoints) {
   std::vector<std::string_view> drafts, rows;

@@ -9,8 +9,9 @@
 namespace lockstep::test {
 namespace {
 
-constexpr const char* kArchitectures[] = {"llama",    "deepseek2", "deepseek32", "glm-dsa", "glm4moe",
-                                          "qwen3moe", "qwen3next", "qwen35",     "gemma3",  "mellum"};
+constexpr const char* kArchitectures[] = {"llama",   "deepseek2", "deepseek32", "glm-dsa",
+                                          "glm4moe", "qwen3moe",  "qwen3next",  "qwen35",
+                                          "gemma3",  "mellum"};
 
 std::vector<int32_t> Prompt(int64_t count) {
   std::vector<int32_t> tokens;
@@ -33,7 +34,8 @@ class NextTokenOf : public testing::TestWithParam<const char*> {
 };
 
 bool OfBlock(const TinyTensor& tensor) {
-  return tensor.name.starts_with(fmt::format("blk.{}.", OptionsFor(NextTokenOf::GetParam()).layers));
+  return tensor.name.starts_with(
+      fmt::format("blk.{}.", OptionsFor(NextTokenOf::GetParam()).layers));
 }
 
 Runner RunnerOf(ModelRun& model) {
@@ -88,7 +90,9 @@ TEST_P(NextTokenOf, RefusesAFileWithoutOneOfTheTensorsOfItsHead) {
     TinyModel changed = model;
     changed.Remove(tensor.name);
     const std::string path = Write(changed);
-    EXPECT_EQ(MessageOf([&] { ModelRun(path).RunNextToken({{3, 4}}, {}); }),
+    EXPECT_EQ(MessageOf([&] {
+                ModelRun(path).RunNextToken({{3, 4}}, {});
+              }),
               fmt::format("{}: {}: tensor is missing", path, tensor.name));
     EXPECT_EQ(MessageOf([&] { ModelRun(path).Run({{3, 4}}, {}); }), "");
   }
@@ -114,14 +118,22 @@ TEST(NextToken, IsRefusedWhereThereIsNoneOrNoneThatIsKnown) {
   TempFolder folder;
   const std::string path = folder / "m.gguf";
   TinyModel(OptionsFor("llama")).Write(path);
-  EXPECT_EQ(MessageOf([&] { ModelRun(path).RunNextToken({{3, 4}}, {}); }),
-            path + ": llama.nextn_predict_layers: expected a block that predicts the token after the next, found none");
+  EXPECT_EQ(MessageOf([&] {
+              ModelRun(path).RunNextToken({{3, 4}}, {});
+            }),
+            path +
+                ": llama.nextn_predict_layers: expected a block that predicts the token after the "
+                "next, found none");
   // A residual of several streams.
   TinyModel streams(OptionsFor("deepseek4"));
   streams.key("nextn_predict_layers") = uint32_t{1};
   streams.Write(path);
-  EXPECT_EQ(MessageOf([&] { ModelRun(path).RunNextToken({{3, 4}}, {}); }),
-            path + ": deepseek4.nextn_predict_layers: expected a block as one of this architecture is known here, found one that is not");
+  EXPECT_EQ(MessageOf([&] {
+              ModelRun(path).RunNextToken({{3, 4}}, {});
+            }),
+            path +
+                ": deepseek4.nextn_predict_layers: expected a block as one of this architecture is "
+                "known here, found one that is not");
   TinyModel all(OptionsFor("llama"));
   all.key("nextn_predict_layers") = uint32_t{2};
   all.Write(path);
@@ -138,7 +150,8 @@ TEST(NextToken, UsesAnEmbeddingAndAHeadOfItsOwn) {
   const std::string path = folder / "m.gguf";
   model.Write(path);
   const std::vector<float> shared = ModelRun(path).RunNextToken({Prompt(9)}, {})[0].logits;
-  for (const auto& [own, of_model] : {std::pair("embed_tokens", "token_embd.weight"), std::pair("shared_head_head", "output.weight")}) {
+  for (const auto& [own, of_model] : {std::pair("embed_tokens", "token_embd.weight"),
+                                      std::pair("shared_head_head", "output.weight")}) {
     TinyModel with = model;
     TinyTensor copy = with.tensor(of_model);
     copy.name = fmt::format("blk.2.nextn.{}.weight", own);
@@ -147,7 +160,9 @@ TEST(NextToken, UsesAnEmbeddingAndAHeadOfItsOwn) {
     EXPECT_TRUE(SameBits(ModelRun(path).RunNextToken({Prompt(9)}, {})[0].logits, shared)) << own;
     for (float& value : with.tensors.back().values) value = -value;
     with.Write(path);
-    EXPECT_GT(RelativeDifference(ModelRun(path).RunNextToken({Prompt(9)}, {})[0].logits, shared), 0.1) << own;
+    EXPECT_GT(RelativeDifference(ModelRun(path).RunNextToken({Prompt(9)}, {})[0].logits, shared),
+              0.1)
+        << own;
   }
 }
 

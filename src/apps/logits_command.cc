@@ -199,7 +199,8 @@ int RunLogits(const OptionValues& options, Positional) {
                     tokens.empty() ? "none" : std::to_string(tokens.size()));
     }
     Evaluator::Expect(model, tokens);
-    if (model.leads()) file.emplace(output, model, tokens, load, options.Get<int64_t>(Opt::kDraftMax));
+    if (model.leads())
+      file.emplace(output, model, tokens, load, options.Get<int64_t>(Opt::kDraftMax));
   };
   auto model = OpenWithProgress<Model>(load);
 

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-Drafter::Drafter(Evaluator& evaluator) : evaluator_(evaluator), draft_(*evaluator.model().draft()) {}
+Drafter::Drafter(Evaluator& evaluator)
+    : evaluator_(evaluator), draft_(*evaluator.model().draft()) {}
 
 void Drafter::See(const EvaluatedRows& rows) {
   const RankSet& model = evaluator_.model().ranks();
@@ -25,7 +26,8 @@ void Drafter::See(const EvaluatedRows& rows) {
   if (!draft_.context) return;
   // What is cached depends on the rows and their places alone.
   const std::vector<int32_t> tokens(count);
-  const SequenceRows seen{evaluator_.pages(), tokens, evaluator_.position() - rows.rows, rows.rows, input};
+  const SequenceRows seen{evaluator_.pages(), tokens, evaluator_.position() - rows.rows, rows.rows,
+                          input};
   RunRows(seen, *draft_.context->ranks, [](const RowsDone&) {});
 }
 

@@ -12,7 +12,8 @@ namespace lockstep {
 struct Drafted {
   std::vector<int32_t> tokens;  // that token, and the likeliest one in each row of logits
   std::vector<float> logits;    // [tokens - 1, v]
-  std::vector<float> hidden;    // [rows, n], as the draft ends: a row for each row of logits; of a block one for its first token, too
+  std::vector<float>
+      hidden;  // [rows, n], as the draft ends: a row for each row of logits; of a block one for its first token, too
 };
 
 // For a model opened with LoadOptions::draft. Follows an evaluator of it: what Evaluator::Run() computes must be shown to See(), all rows

@@ -145,6 +145,7 @@ void Model::Together(FunctionRef<void()> part) const {
 
 void Model::Open(const LoadOptions& options) {
   file_.emplace(GgufFile::Open(options.path));
+  ExpectModel(ModelSource(*file_, {}));
   tokenizer_.emplace(Tokenizer::FromGguf(*file_));
   kv_types_ = {&KvType(options.k_type), &KvType(options.v_type)};
   const ModelSource source(*file_, GraphOptions(options));
@@ -203,8 +204,10 @@ void Model::OpenDraft(const LoadOptions& options) {
 void Model::MakePrograms(const LoadOptions& options) {
   sharded_ = Sharded(graph_, *file_, options);
   ProgramOptions program = ProgramOptionsFor(graph_, options);
-  if (draft_) program.kept.insert(program.kept.end(), draft_->graphs.seen.begin(), draft_->graphs.seen.end());
-  ranks_ = std::make_unique<RankSet>(sharded_, *file_, group_->first_rank(), options.ranks, program);
+  if (draft_)
+    program.kept.insert(program.kept.end(), draft_->graphs.seen.begin(), draft_->graphs.seen.end());
+  ranks_ =
+      std::make_unique<RankSet>(sharded_, *file_, group_->first_rank(), options.ranks, program);
   snapshots_ = options.snapshots < 0 ? 2 * options.sequences + 2 : options.snapshots;
   AddSideGraphs(options);
 }
@@ -218,7 +221,8 @@ void Model::AddSideGraphs(const LoadOptions& options) {
   if (!draft_) return;
   DraftGraphs& graphs = draft_->graphs;
   if (graphs.context) {
-    const ProgramOptions program = {.max_tokens = ranks_->options().max_tokens, .max_outputs = 1, .logits = false};
+    const ProgramOptions program = {
+        .max_tokens = ranks_->options().max_tokens, .max_outputs = 1, .logits = false};
     draft_->context = Beside(std::move(*graphs.context), draft_->file, program, options);
   }
   const int64_t rows = std::max<int64_t>(graphs.block, 1);
@@ -227,14 +231,16 @@ void Model::AddSideGraphs(const LoadOptions& options) {
   draft_->graph = Beside(std::move(graphs.graph), draft_->file, program, options);
 }
 
-ShardedGraph Model::Sharded(const Graph& graph, const GgufFile& file, const LoadOptions& options) const {
+ShardedGraph Model::Sharded(const Graph& graph, const GgufFile& file,
+                            const LoadOptions& options) const {
   const Plan plan = MakePlan(options.split, group_->ranks(), options.proportions);
   return Shard(graph, plan, [&](const WeightSource& source) -> const Format& {
     return WeightFormat(source.of_model ? *file_ : file, source);
   });
 }
 
-std::unique_ptr<SideGraph> Model::Beside(Graph graph, const GgufFile& file, const ProgramOptions& program,
+std::unique_ptr<SideGraph> Model::Beside(Graph graph, const GgufFile& file,
+                                         const ProgramOptions& program,
                                          const LoadOptions& options) {
   auto side = std::make_unique<SideGraph>();
   side->graph = std::move(graph);

@@ -121,8 +121,8 @@ class Model {
   void OpenDraft(const LoadOptions& options);
   void AddSideGraphs(const LoadOptions& options);
   // Adds a graph of a file beside the model's, before that is loaded.
-  std::unique_ptr<SideGraph> Beside(Graph graph, const GgufFile& file, const ProgramOptions& program,
-                                    const LoadOptions& options);
+  std::unique_ptr<SideGraph> Beside(Graph graph, const GgufFile& file,
+                                    const ProgramOptions& program, const LoadOptions& options);
   // In the order in which they were added.
   std::vector<SideGraph*> side_graphs() const;
   void ChooseContext(const LoadOptions& options);

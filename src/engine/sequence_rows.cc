@@ -34,8 +34,7 @@ void RunRows(const SequenceRows& rows, RankSet& ranks, FunctionRef<void(const Ro
   for (RowsDone part{}; part.begin < size; part.begin = part.end) {
     ThrowIfInterrupted();
     part.wanted = std::max(part.begin, rows.first_wanted);
-    part.end =
-        std::min({size, part.begin + limits.max_tokens, part.wanted + limits.max_outputs});
+    part.end = std::min({size, part.begin + limits.max_tokens, part.wanted + limits.max_outputs});
     part.wanted = std::min(part.wanted, part.end);
     ranks.Run(BatchOf(rows, part));
     for (int64_t row = 0; row < part.end - part.begin; ++row) {

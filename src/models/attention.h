@@ -37,7 +37,8 @@ struct AttentionSpec {
   bool norm_values = false;          // each head's values, without a weight
   std::optional<int32_t> kv_layer;   // sees the cache of that layer and has no keys and values of its own
   std::string_view state = "kv";     // the name of its cache
-  std::optional<int32_t> state_slot; // its cache is this one of the graph beside which its own runs (GraphBuilder::OtherState)
+  std::optional<int32_t>
+      state_slot;  // its cache is this one of the graph beside which its own runs (GraphBuilder::OtherState)
   SeenEnd seen_end = SeenEnd::kOwn;
   std::optional<Activation> gate;    // heads times this of attn_gate x: one number for each head, or for each of its numbers
   float temperature_beta = 0;  // query scale by position (MakePositionScale), 0: none

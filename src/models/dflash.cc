@@ -16,9 +16,9 @@ std::vector<ValueId> ReadSeen(const ModelSource& source, const DraftTarget& targ
   std::vector<ValueId> seen;
   for (int64_t layer : layers) {
     if (layer < 1 || layer >= std::ssize(target.graph.hidden)) {
-      source.Refuse(kTargetLayers, fmt::format("expected layers 1 to {} of {}, found {}",
-                                               target.graph.hidden.size() - 1,
-                                               target.graph.name, layer));
+      source.Refuse(kTargetLayers,
+                    fmt::format("expected layers 1 to {} of {}, found {}",
+                                target.graph.hidden.size() - 1, target.graph.name, layer));
     }
     seen.push_back(target.graph.hidden[static_cast<size_t>(layer)]);
   }
@@ -61,8 +61,7 @@ Graph BuildBlock(const ModelSource& source, const DecoderSpec& spec, const Draft
   const auto of_model = [&](std::string tensor) {
     return build.Weight({.tensor = std::move(tensor), .of_model = true}, by_token);
   };
-  ValueId x =
-      parts.Apply("embed", MakeEmbed(1), {build.tokens(), of_model("token_embd.weight")});
+  ValueId x = parts.Apply("embed", MakeEmbed(1), {build.tokens(), of_model("token_embd.weight")});
   parts.AddRope(spec.ropes[0]);
   auto slot = static_cast<int32_t>(target.graph.states.size());
   for (size_t i = 0; i < spec.layers.size(); ++i) {
@@ -92,8 +91,7 @@ DecoderSpec ReadSpec(const ModelSource& source, const DraftTarget& target) {
     attention.qk_norm = AttentionSpec::QkNorm::kHead;
     attention.value_scale = value_scale;
     attention.sinks = source.HasTensor(fmt::format("blk.{}.attn_sinks.weight", i));
-    attention.seen_end =
-        causal && attention.window != 0 ? SeenEnd::kOwn : SeenEnd::kBatch;
+    attention.seen_end = causal && attention.window != 0 ? SeenEnd::kOwn : SeenEnd::kBatch;
   }
   return spec;
 }
@@ -104,8 +102,8 @@ DraftGraphs BuildDflash(const ModelSource& source, const DraftTarget& target) {
   DraftGraphs draft;
   draft.block = source.Count("block_size", 2);
   const DecoderSpec spec = ReadSpec(source, target);
-  draft.mask_token = source.metadata().Required<int32_t>("tokenizer.ggml.mask_token_id",
-                                                         {0, static_cast<uint64_t>(spec.vocab - 1)});
+  draft.mask_token = source.metadata().Required<int32_t>(
+      "tokenizer.ggml.mask_token_id", {0, static_cast<uint64_t>(spec.vocab - 1)});
   const int64_t window = source.OptionalCount("attention.sliding_window", 0).value_or(0);
   if (draft.block > 1024 || (window != 0 && draft.block > window)) {
     source.Refuse("block_size", fmt::format("expected at most {}, found {}",

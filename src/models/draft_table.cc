@@ -29,11 +29,14 @@ constexpr DraftRow kRows[] = {LOCKSTEP_FOR_EACH_DRAFT(LOCKSTEP_ROW)};
 
 }  // namespace
 
-bool IsDraft(const ModelSource& source) {
+void ExpectModel(const ModelSource& source) {
   for (const DraftRow& row : kRows) {
-    if (row.name == source.architecture()) return true;
+    if (row.name != source.architecture()) continue;
+    throw Refused(
+        "{}: general.architecture: expected a model, found {}, which drafts for one "
+        "(--model-draft)",
+        Printable(source.file().name(), 4096), row.name);
   }
-  return false;
 }
 
 DraftGraphs BuildDraft(const ModelSource& source, const DraftTarget& target) {

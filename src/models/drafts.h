@@ -31,8 +31,8 @@ struct DraftGraphs {
   int32_t mask_token = 0;
 };
 
-// Whether a file is a draft.
-bool IsDraft(const ModelSource& source);
+// Throws Refused where a file is a draft.
+void ExpectModel(const ModelSource& source);
 // States the graphs of a draft. Throws Refused naming its architecture and the known ones, the key or tensor that does not fit, or what the
 // model lacks.
 DraftGraphs BuildDraft(const ModelSource& source, const DraftTarget& target);

@@ -11,8 +11,10 @@ namespace {
 
 // Windowed layers have heads of another width.
 void SetHeads(const ModelSource& source, DecoderSpec& spec) {
-  const int64_t dk = source.OptionalCount("attention.key_length_swa").value_or(spec.layers[0].attention.dk);
-  if (dk > 1024) source.Refuse("attention.key_length_swa", fmt::format("expected at most 1024, found {}", dk));
+  const int64_t dk =
+      source.OptionalCount("attention.key_length_swa").value_or(spec.layers[0].attention.dk);
+  if (dk > 1024)
+    source.Refuse("attention.key_length_swa", fmt::format("expected at most 1024, found {}", dk));
   const int64_t dv = source.OptionalCount("attention.value_length_swa").value_or(dk);
   // Values may be the keys.
   if (dv != dk) source.Refuse("attention.value_length_swa", fmt::format("expected {}, as of keys, found {}", dk, dv));
@@ -31,14 +33,17 @@ void SetHeads(const ModelSource& source, DecoderSpec& spec) {
 
 ValueId ScaledOutput(Parts& parts, ValueId x) {
   if (!parts.Has("layer_output_scale")) return x;
-  return parts.Scale("x_scaled", x, parts.source().SmallTensor(parts.Tensor("layer_output_scale")).at(0));
+  return parts.Scale("x_scaled", x,
+                     parts.source().SmallTensor(parts.Tensor("layer_output_scale")).at(0));
 }
 
 // The last layers see the keys of the last layer of their kind that has some.
 void ShareKeys(const ModelSource& source, DecoderSpec& spec) {
   const int64_t shared = source.OptionalCount("attention.shared_kv_layers", 0).value_or(0);
   const int64_t own = std::ssize(spec.layers) - shared;
-  if (own < 1) source.Refuse("attention.shared_kv_layers", fmt::format("expected less than {}, found {}", spec.layers.size(), shared));
+  if (own < 1)
+    source.Refuse("attention.shared_kv_layers",
+                  fmt::format("expected less than {}, found {}", spec.layers.size(), shared));
   std::optional<int32_t> keys_of[2];
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     AttentionSpec& attention = spec.layers[i].attention;

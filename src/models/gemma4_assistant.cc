@@ -13,7 +13,8 @@ namespace {
 
 // Whether two graphs' states hold heads alike.
 bool Fits(const StateSpec& state, const AttentionSpec& attention) {
-  return state.kv_heads == attention.kv_heads && state.dk == attention.dk && state.dv == attention.dv;
+  return state.kv_heads == attention.kv_heads && state.dk == attention.dk &&
+         state.dv == attention.dv;
 }
 
 // The layer of each kind, windowed or not, whose keys the model's last layers see.
@@ -22,8 +23,7 @@ std::optional<int32_t> LastKeys(const DraftTarget& target, const DecoderSpec& sp
   for (size_t layer = spec.layers.size(); layer-- > 0;) {
     if ((spec.layers[layer].attention.window != 0) != windowed) continue;
     const auto& states = target.graph.states;
-    const auto state =
-        std::ranges::find(states, fmt::format("blk.{}.kv", layer), &StateSpec::name);
+    const auto state = std::ranges::find(states, fmt::format("blk.{}.kv", layer), &StateSpec::name);
     if (state == states.end()) continue;
     parts.build().SetLayer(static_cast<int32_t>(layer));
     parts.SetKv(parts.build().OtherState(static_cast<int32_t>(state - states.begin())));
@@ -41,10 +41,12 @@ void SeeKeysOf(const DraftTarget& target, const ModelSource& source, Parts& part
     attention.kv_layer = LastKeys(target, of_model, windowed, parts);
     if (!attention.kv_layer ||
         !Fits(parts.build().state(parts.kv(*attention.kv_layer)), attention)) {
-      source.Refuse("attention.head_count_kv",
-                    fmt::format("expected the heads of {}'s last {} layer with keys, found {} of {} in layer {}",
-                                target.graph.name, windowed ? "windowed" : "unwindowed",
-                                attention.kv_heads, attention.dk, i));
+      source.Refuse(
+          "attention.head_count_kv",
+          fmt::format(
+              "expected the heads of {}'s last {} layer with keys, found {} of {} in layer {}",
+              target.graph.name, windowed ? "windowed" : "unwindowed", attention.kv_heads,
+              attention.dk, i));
     }
     // What is seen stands before the row; of a window one position more, as the release counts it from the last one cached.
     attention.seen_end = SeenEnd::kBefore;
@@ -57,8 +59,8 @@ ValueId BuildInput(Parts& parts, int64_t width) {
   const ValueId hidden = build.Input("hidden", width);
   const ValueId table = build.Weight({.tensor = "token_embd.weight", .of_model = true},
                                      {parts.Vocab(), Axis{'k', width, width}});
-  const ValueId embedded = parts.Apply(
-      "embed", MakeEmbed(std::sqrt(static_cast<float>(width))), {build.tokens(), table});
+  const ValueId embedded = parts.Apply("embed", MakeEmbed(std::sqrt(static_cast<float>(width))),
+                                       {build.tokens(), table});
   const ValueId both = parts.Apply("joined", MakeConcat(width, width), {embedded, hidden});
   return parts.Apply("pre", MakeLinear(0),
                      {both, build.Weight({"nextn.pre_projection.weight"},
@@ -84,9 +86,10 @@ DraftGraphs BuildGemma4Assistant(const ModelSource& source, const DraftTarget& t
   parts.build().SetLayer(-1);
   x = parts.Norm("final_norm", x, "output_norm");
   const ValueId logits = BuildLogits(parts, spec, x, HeadTensor(source));
-  const ValueId next = parts.Apply(
-      "post", MakeLinear(0),
-      {x, parts.build().Weight({"nextn.post_projection.weight"}, {Axis{'n', width, width}, parts.Width()})});
+  const ValueId next =
+      parts.Apply("post", MakeLinear(0),
+                  {x, parts.build().Weight({"nextn.post_projection.weight"},
+                                           {Axis{'n', width, width}, parts.Width()})});
   DraftGraphs draft;
   draft.graph = parts.build().Finish(next, logits);
   draft.seen = {target.graph.final_hidden};

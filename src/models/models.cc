@@ -61,10 +61,7 @@ std::span<const Architecture> Architectures() {
 }
 
 Graph BuildGraph(const ModelSource& source) {
-  if (IsDraft(source)) {
-    throw Refused("{}: general.architecture: expected a model, found {}, which drafts for one (--model-draft)",
-                  Printable(source.file().name(), 4096), source.architecture());
-  }
+  ExpectModel(source);
   std::string known;
   for (const Architecture& row : Architectures()) {
     if (row.name == source.architecture()) return row.build(source);

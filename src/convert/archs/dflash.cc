@@ -19,7 +19,8 @@ void SetDraftKeys(const Config& config, int64_t window, Keys& keys) {
   keys.Set("block_size", draft.Count("block_size"));
   // In files 0 is the embedding.
   std::vector<int64_t> layers = draft.Counts("target_layer_ids");
-  if (layers.empty()) config.Refuse("target_layer_ids", "expected the layers of the model that are seen, found none");
+  if (layers.empty())
+    config.Refuse("target_layer_ids", "expected the layers of the model that are seen, found none");
   for (int64_t& layer : layers) ++layer;
   keys.Set("target_layers", layers);
   keys.SetFull("tokenizer.ggml.mask_token_id", static_cast<uint32_t>(draft.Count("mask_token_id")));
@@ -57,7 +58,9 @@ Converter Row(std::vector<std::string_view> classes, std::vector<std::string_vie
           .model_tensors = {{fused, "fc.weight"},
                             {norm, "enc.output_norm.weight"},
                             {"norm.weight", "output_norm.weight"}},
-          .layer_tensors = Join({PreNormTensors(), AttentionTensors(), HeadNormTensors(),
+          .layer_tensors = Join({PreNormTensors(),
+                                 AttentionTensors(),
+                                 HeadNormTensors(),
                                  GatedTensors(),
                                  {{"self_attn.attention_sink_bias", "attn_sinks.weight", nullptr,
                                    nullptr, Stored::kF32, true}}}),

@@ -124,7 +124,8 @@ std::vector<TensorRule> TokenInputs() {
 // Of a release whose head chooses among centers of tokens there is more than files say.
 void SetAssistantKeys(const Config& config, Keys& keys) {
   if (config.BoolOr("use_ordered_embeddings", false)) {
-    config.Refuse("use_ordered_embeddings", "expected false, as no file says how a head is ordered");
+    config.Refuse("use_ordered_embeddings",
+                  "expected false, as no file says how a head is ordered");
   }
   SetKeys(config, keys);
 }
