@@ -80,6 +80,39 @@ TEST_P(EvaluatorBits, DoNotDependOnChunks) {
   }
 }
 
+// The block's cache stands beside the model's, recurrent states among them, on every rank.
+TEST(EvaluatorNextToken, GivesTheSameBitsForEveryShapeOfRun) {
+  TempFolder folder;
+  TinyOptions tiny = HybridOptions();
+  tiny.next_token = true;
+  TinyModel(tiny).Write(folder / "tiny.gguf");
+  const std::vector<int32_t> tokens = SomeTokens(kTokens);
+  const auto logits = [&](int ranks, int64_t micro_batch) {
+    LoadOptions options;
+    options.path = folder / "tiny.gguf";
+    options.context = 256;
+    options.threads = 2;
+    options.ranks = ranks;
+    options.micro_batch = micro_batch;
+    options.next_token = true;
+    Model model(options);
+    Evaluator evaluator(model);
+    std::vector<float> all;
+    evaluator.Run(tokens, 0, [&](const EvaluatedRows& rows) {
+      const auto next = std::span(tokens).subspan(static_cast<size_t>(rows.first) + 1);
+      evaluator.RunNextToken(rows, next, [&](const EvaluatedRows& block) {
+        all.insert(all.end(), block.logits.begin(), block.logits.end());
+      });
+    });
+    EXPECT_EQ(std::ssize(all), (kTokens - 1) * model.vocab());
+    return all;
+  };
+  const std::vector<float> expected = logits(1, 512);
+  for (const auto& [ranks, micro_batch] : {std::pair(1, 7), {1, 64}, {2, 512}, {2, 33}}) {
+    EXPECT_TRUE(SameBits(logits(ranks, micro_batch), expected)) << ranks << " " << micro_batch;
+  }
+}
+
 TEST_F(EvaluatorTest, HandsOutTheWantedRowsOnly) {
   const std::vector<int32_t> tokens = SomeTokens(kTokens);
   const auto model = Open(16);
