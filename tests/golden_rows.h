@@ -36,7 +36,7 @@ inline constexpr std::string_view kNoDenseLayer = "feed_forward_length";
 
 inline constexpr GoldenRow kGoldenRows[] = {
     {"cohere2", true},
-    {"cohere2-moe", true},
+    {.name = "cohere2-moe", .supported = true, .idle = "expert_shared_count"},
     {.name = "deepseek2-lite", .supported = true, .idle = "rope.scaling.yarn_beta_fast"},
     {.name = "deepseek3",
      .supported = true,
@@ -96,6 +96,35 @@ inline constexpr GoldenRow kGoldenRows[] = {
     {"seed-oss", true},
     {"smollm3", true},
     {"step3.5", true},
+};
+
+// Families of the rows above in other sizes (one KV head, odd numbers of heads and experts, tied heads), and what else their files may be: kept
+// here alone (data/variations.py).
+inline constexpr GoldenRow kVariationRows[] = {
+    {"cohere2-odd", true},
+    {"deepseek3-odd", true},
+    {"deepseek32-wide", true},
+    {"deepseek4-far", true},
+    {"gemma2-odd", true},
+    {"gemma3-odd", true},
+    {"gemma4-e2b-odd", true, true, 4e-5},
+    {"gemma4-odd", true, true, 4e-5},
+    {"glm4-moe-odd", true},
+    {"glm5-next-soft", true},
+    {"gpt-oss-odd", true},
+    {"granite-hybrid-odd", true},
+    {"laguna-odd", true},
+    {"lfm2-odd", true},
+    {"llama-odd", true},
+    {"mistral-window", true},
+    {"mixtral-tied", true},
+    {"olmo3", true},
+    {"phi3-odd", true},
+    {"qwen3-moe-odd", true},
+    {"qwen3-next-odd", true},
+    {"qwen3-odd", true},
+    {"qwen3.5-odd", true},
+    {"qwen4-one", true},
 };
 
 // The row's name as a test may be called.

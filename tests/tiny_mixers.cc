@@ -90,10 +90,18 @@ void SetKimiDelta(TinyOptions& options) {
   options.experts.correction = true;
 }
 
-void AddKimiDeltaKeys(TinyModel& model) {
-  model.key("full_attention_interval") = uint32_t{2};
+// Every other layer has no attention.
+void AddKeyHeads(const TinyOptions& options, TinyModel& model) {
+  std::vector<int32_t> kv_heads;
+  for (int64_t i = 0; i < options.layers; ++i)
+    kv_heads.push_back(i % 2 == 0 ? 0 : static_cast<int32_t>(options.kv_heads));
+  model.key("attention.head_count_kv") = kv_heads;
+}
+
+void AddKimiDeltaKeys(const TinyOptions& options, TinyModel& model) {
+  AddKeyHeads(options, model);
   model.key("kda.head_dim") = static_cast<uint32_t>(kStateWidth);
-  model.key("kda.lower_bound") = -5.f;
+  model.key("kda.gate_lower_bound") = -5.f;
   model.key("ssm.conv_kernel") = static_cast<uint32_t>(kTaps);
   model.key("hyper_connection.count") = static_cast<uint32_t>(kStreams);
   model.key("hyper_connection.sinkhorn_iterations") = uint32_t{3};
@@ -130,13 +138,10 @@ void AddMixerKeys(const TinyOptions& options, TinyModel& model) {
       options.mixer == Mixer::kGatedStreams) {
     return;
   }
-  if (options.mixer == Mixer::kKimiDelta) return AddKimiDeltaKeys(model);
+  if (options.mixer == Mixer::kKimiDelta) return AddKimiDeltaKeys(options, model);
   auto count = [](int64_t value) { return static_cast<uint32_t>(value); };
   if (options.mixer == Mixer::kShortConv || options.mixer == Mixer::kMamba) {
-    std::vector<int32_t> kv_heads;
-    for (int64_t i = 0; i < options.layers; ++i)
-      kv_heads.push_back(i % 2 == 0 ? 0 : static_cast<int32_t>(options.kv_heads));
-    model.key("attention.head_count_kv") = kv_heads;
+    AddKeyHeads(options, model);
   } else {
     model.key("full_attention_interval") = uint32_t{2};
   }

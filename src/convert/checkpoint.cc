@@ -73,14 +73,20 @@ Checkpoint::Checkpoint(std::string folder, Config config, Safetensors weights)
 }
 
 void Checkpoint::ListTensors() {
-  static constexpr std::pair<std::string_view, std::string_view> kScales[] = {
-      {"_scale_inv", ""}, {"_scale", ""}, {"_scales", "_blocks"}};
+  // Endings of scales, of the numbers that they scale, and of what both are together.
+  struct Scales {
+    std::string_view scales, numbers, both;
+  };
+  static constexpr Scales kScales[] = {{"_scale_inv", "", ""},
+                                       {"_scale", "", ""},
+                                       {"_scales", "_blocks", ""},
+                                       {".scale", ".weight", ".weight"}};
   const auto numbers_of = [&](const std::string& name) -> std::string {
-    for (const auto& [ending, numbers] : kScales) {
+    for (const auto& [ending, numbers, both] : kScales) {
       if (!name.ends_with(ending)) continue;
       const std::string stem = name.substr(0, name.size() - ending.size());
       const SafetensorsTensor* coded = weights_.Find(stem + std::string(numbers));
-      if (coded != nullptr && coded->type->bits == 8) return stem;
+      if (coded != nullptr && coded->type->bits == 8) return stem + std::string(both);
     }
     return "";
   };
@@ -109,12 +115,18 @@ Values Checkpoint::Read(std::string_view name) const {
   if (found == tensors_.end()) return PlainValues(weights_.Require(name));
   const auto& [numbers, scales] = found->second;
   if (scales == nullptr) return PlainValues(*numbers);
-  if (numbers->name.ends_with("_blocks")) return MxFp4Values(*numbers, *scales);
+  if (numbers->name.ends_with("_blocks") || IsMxFp4Pair(*numbers, *scales))
+    return MxFp4Values(*numbers, *scales);
   std::vector<int64_t> block;
   if (const auto settings = config_.Find("quantization_config")) {
     block = Config(settings->path() + ".", settings->Object()).Counts("weight_block_size");
   }
   return ScaledValues(*numbers, *scales, block);
+}
+
+bool Checkpoint::HasAny(std::string_view prefix) const {
+  const auto at = tensors_.lower_bound(prefix);
+  return at != tensors_.end() && at->first.starts_with(prefix);
 }
 
 Values Checkpoint::Take(std::string_view name) {

@@ -32,6 +32,8 @@ class Checkpoint {
   // Hyper-parameters that the architecture takes where the release leaves them out: a JSON object.
   void SetDefaults(std::string_view defaults) { config_ = config_.WithDefaults(defaults); }
   size_t tensor_count() const { return tensors_.size(); }
+  // Whether there is a tensor whose name begins so.
+  bool HasAny(std::string_view prefix) const;
   bool Has(std::string_view name) const { return tensors_.contains(name); }
   // The numbers of a tensor; Refused where it is absent or of a type that holds no weights. They
   // refer to this object.

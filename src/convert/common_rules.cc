@@ -207,14 +207,24 @@ void SetWindowKeys(const Config& config, int64_t period, Keys& keys) {
   }
 }
 
-void EmitRopeTensors(Recipe& recipe) {
+void SetMistralWindow(const Config& config, Keys& keys) {
+  // Null says that there is none.
+  const bool silent = config.StringOr("model_type", "") == "mistral" &&
+                      !config.members().contains("sliding_window");
+  const int64_t window = config.CountOr("sliding_window", silent ? 4096 : 0);
+  if (window != 0) keys.Set("attention.sliding_window", window);
+}
+
+void EmitRopeTensors(Recipe& recipe) { EmitRopeTensorsOf(recipe, 0); }
+
+void EmitRopeTensorsOf(Recipe& recipe, size_t pairs) {
   const Config rope = recipe.config().Rope();
   const std::string type = rope.StringOr("rope_type", "default");
   const int64_t n_rot = RotatedDims(recipe.config(), rope);
   if (type == "llama3") {
-    recipe.Emit("rope_freqs.weight",
-                Values::Of("rope_freqs", {static_cast<uint64_t>(n_rot + 1) / 2},
-                           Llama3Factors(rope, n_rot)));
+    std::vector<float> factors = Llama3Factors(rope, n_rot);
+    factors.resize(std::max(factors.size(), pairs), 1);
+    recipe.Emit("rope_freqs.weight", Values::Of("rope_freqs", {factors.size()}, factors));
   } else if (type == "longrope" || type == "su") {
     recipe.Emit("rope_factors_long.weight", ListedFactors(rope, "long_factor", n_rot));
     recipe.Emit("rope_factors_short.weight", ListedFactors(rope, "short_factor", n_rot));

@@ -44,6 +44,7 @@ namespace lockstep {
   X(Mixtral)                           \
   X(MuseGlimmer)                       \
   X(Olmo2)                             \
+  X(Olmo3)                             \
   X(Phi3)                              \
   X(Qwen2)                             \
   X(Qwen2Moe)                          \

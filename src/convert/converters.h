@@ -32,6 +32,8 @@ struct TensorRule {
   bool (*where)(const Place& place) = nullptr;
   Stored stored = Stored::kByType;
   bool optional = false;  // where it is absent the file has none either
+  // Where the checkpoint has this tensor of the layer, the rule is not for it.
+  std::string_view unless = "";
 };
 
 // How checkpoints of one architecture become files. Names in files are llama.cpp's.
@@ -47,7 +49,9 @@ struct Converter {
   std::vector<TensorRule> layer_tensors = {};
   // Layers with tensors, where that is not num_hidden_layers.
   int64_t (*layers)(const Config& config) = nullptr;
-  // What the names of a layer's tensors begin with, where that is not "model.layers.N.".
+  // What layers are called, "model.layers." before a number: of several, the one that the checkpoint has.
+  std::vector<std::string_view> layer_stems = {"model.layers."};
+  // What the names of a layer's tensors begin with, where no stem says it.
   std::string (*layer_name)(const Config& config, int64_t layer) = nullptr;
   // Tensors that no table can state. Null: none.
   void (*more)(Recipe& recipe) = nullptr;
@@ -89,8 +93,12 @@ void SetRopeKeys(const Config& config, const Config& rope, Keys& keys);
 // attention.sliding_window, and which layers have it where that is not all but each period-th
 // (period 0: all).
 void SetWindowKeys(const Config& config, int64_t period, Keys& keys);
+// The same of the first Mistral and Mixtral, all of whose layers have one, where a release says so or nothing.
+void SetMistralWindow(const Config& config, Keys& keys);
 // Tensors of scaled frequencies: rope_freqs (Llama 3), rope_factors_long and _short (LongRoPE).
 void EmitRopeTensors(Recipe& recipe);
+// The same where files have a number for each of `pairs`, more than are rotated by this rope.
+void EmitRopeTensorsOf(Recipe& recipe, size_t pairs);
 
 // By row.
 std::span<const Converter> Converters();

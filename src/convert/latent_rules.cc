@@ -39,8 +39,8 @@ void SetLatentKeys(const Config& config, Keys& keys) {
     config.Refuse("rope_interleave", "expected true, as files rotate neighbouring pairs");
   }
   keys.Set("attention.head_count_kv", 1);
-  if (const auto q_rank = config.OptionalCount("q_lora_rank"))
-    keys.Set("attention.q_lora_rank", *q_rank);
+  // llama.cpp wants the key where queries have no latent too.
+  keys.Set("attention.q_lora_rank", config.CountOr("q_lora_rank", 0));
   keys.Set("attention.kv_lora_rank", rank);
   keys.Set("attention.key_length", rank + rope);
   keys.Set("attention.value_length", rank);

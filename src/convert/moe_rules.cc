@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "convert/recurrent_rules.h"
+
 namespace lockstep {
 namespace {
 
@@ -97,9 +99,19 @@ void SetMoeKeys(const Config& config, Keys& keys) {
 }
 
 std::vector<TensorRule> ExpertTensors(const ExpertNames& names) {
-  return {{names.gate, "ffn_gate_exps.weight", nullptr, IsSparse},
-          {names.up, "ffn_up_exps.weight", nullptr, IsSparse},
-          {names.down, "ffn_down_exps.weight", nullptr, IsSparse}};
+  std::vector<TensorRule> rules = {{names.gate, "ffn_gate_exps.weight", nullptr, IsSparse},
+                                   {names.up, "ffn_up_exps.weight", nullptr, IsSparse},
+                                   {names.down, "ffn_down_exps.weight", nullptr, IsSparse}};
+  if (names.downs.empty()) return rules;
+  for (TensorRule& rule : rules) rule.unless = names.downs;
+  const auto stacked = [](std::string_view from, std::string_view to, auto transform) {
+    return TensorRule{from, to, transform, IsSparse, Stored::kByType, true};
+  };
+  Values (*const none)(const Values&, const Place&) = nullptr;
+  return Join({rules,
+               {stacked(names.gates_and_ups, "ffn_gate_exps.weight", GateHalf),
+                stacked(names.gates_and_ups, "ffn_up_exps.weight", UpHalf),
+                stacked(names.downs, "ffn_down_exps.weight", none)}});
 }
 
 std::vector<TensorRule> RouterTensors(std::string_view router, std::string_view correction) {

@@ -15,13 +15,16 @@ bool IsDense(const Place& place);
 // checkpoint states, and of shared experts the width, or their number where only that is known.
 void SetMoeKeys(const Config& config, Keys& keys);
 
-// Names of the gate, up and down of each expert, which the file has stacked.
+// Names of the gate, up and down of each expert, which the file has stacked; and of all experts', where checkpoints have them stacked already:
+// [e, gate rows then up rows, k] and [e, n, f].
 struct ExpertNames {
   std::string_view gate, up, down;  // "mlp.experts.{e}.gate_proj.weight"
+  std::string_view gates_and_ups = "", downs = "";
 };
 inline constexpr ExpertNames kMlpExperts = {"mlp.experts.{e}.gate_proj.weight",
                                             "mlp.experts.{e}.up_proj.weight",
-                                            "mlp.experts.{e}.down_proj.weight"};
+                                            "mlp.experts.{e}.down_proj.weight",
+                                            "mlp.experts.gate_up_proj", "mlp.experts.down_proj"};
 inline constexpr ExpertNames kMixtralExperts = {"block_sparse_moe.experts.{e}.w1.weight",
                                                 "block_sparse_moe.experts.{e}.w3.weight",
                                                 "block_sparse_moe.experts.{e}.w2.weight"};

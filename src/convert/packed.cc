@@ -120,11 +120,24 @@ Values ScaledValues(const SafetensorsTensor& numbers, const SafetensorsTensor& s
       });
 }
 
+bool IsMxFp4Pair(const SafetensorsTensor& numbers, const SafetensorsTensor& scales) {
+  const bool packed = numbers.type->name == "I8" || numbers.type->name == "U8";
+  const size_t rank = numbers.shape.size();
+  return packed && scales.type->bits == 8 && rank > 0 && scales.shape.size() == rank &&
+         std::equal(scales.shape.begin(), scales.shape.end() - 1, numbers.shape.begin()) &&
+         numbers.shape[rank - 1] % 16 == 0 && numbers.shape[rank - 1] / 16 == scales.shape[rank - 1];
+}
+
 Values MxFp4Values(const SafetensorsTensor& blocks, const SafetensorsTensor& scales) {
   constexpr uint64_t kBytes = 16, kGroup = 32;
   static constexpr float kE2m1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   Values::Dims dims = blocks.shape;
-  if (blocks.type->name != "U8" || scales.type->name != "U8" || dims.empty() ||
+  if (IsMxFp4Pair(blocks, scales)) {
+    // The same bytes with blocks as rows.
+    dims = scales.shape;
+    dims.push_back(kBytes);
+  }
+  if (blocks.type->bits != 8 || scales.type->bits != 8 || dims.empty() ||
       dims.back() != kBytes ||
       !std::ranges::equal(std::span(dims).first(dims.size() - 1), scales.shape) ||
       scales.shape.empty() || !(Size(dims[dims.size() - 2]) * kGroup).valid()) {

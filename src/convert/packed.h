@@ -20,6 +20,10 @@ Values ScaledValues(const SafetensorsTensor& numbers, const SafetensorsTensor& s
 
 // MXFP4. blocks: U8 [.., groups, 16], the even element in the low half of a byte; scales: U8 [..,
 // groups], E8M0. The result is [.., groups * 32].
+// Whether two codes lie in each byte of `numbers`, [.., rows, n / 2], with a scale for 32 of them, [.., rows, n / 32], as
+// DeepSeek-V4 releases have their experts.
+bool IsMxFp4Pair(const SafetensorsTensor& numbers, const SafetensorsTensor& scales);
+
 Values MxFp4Values(const SafetensorsTensor& blocks, const SafetensorsTensor& scales);
 
 }  // namespace lockstep

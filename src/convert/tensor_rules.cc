@@ -29,11 +29,16 @@ constexpr std::string_view kDerived[] = {".rotary_emb.inv_freq", ".attention.mas
 class RuleBook {
  public:
   RuleBook(const Converter& converter, Checkpoint& checkpoint, Recipe& recipe)
-      : converter_(converter), checkpoint_(checkpoint), recipe_(recipe) {}
+      : converter_(converter), checkpoint_(checkpoint), recipe_(recipe) {
+    for (std::string_view stem : converter.layer_stems) {
+      if (stem_.empty() || checkpoint.HasAny(stem)) stem_ = stem;
+    }
+  }
 
   void Apply(const TensorRule& rule, int64_t layer) {
     Place place{checkpoint_.config(), layer, false};
     if (rule.where != nullptr && !rule.where(place)) return;
+    if (!rule.unless.empty() && checkpoint_.Has(NameIn(layer, rule.unless))) return;
     if (!rule.from.ends_with(kEither)) {
       ApplyOne(rule, std::string(rule.from), std::string(rule.to), place, !rule.optional);
       return;
@@ -51,7 +56,7 @@ class RuleBook {
  private:
   void ApplyOne(const TensorRule& rule, const std::string& from, const std::string& to,
                 const Place& place, bool needed) {
-    const std::string source = place.layer < 0 ? from : LayerName(place.layer) + from;
+    const std::string source = NameIn(place.layer, from);
     if (to.empty()) return LeaveOut(source);
     const std::optional<Values> values = Gather(rule, source, place, needed);
     if (!values) return;
@@ -59,9 +64,13 @@ class RuleBook {
                  rule.stored);
   }
 
+  std::string NameIn(int64_t layer, std::string_view name) const {
+    return (layer < 0 ? "" : LayerName(layer)) + std::string(name);
+  }
+
   std::string LayerName(int64_t layer) const {
     return converter_.layer_name != nullptr ? converter_.layer_name(checkpoint_.config(), layer)
-                                            : fmt::format("model.layers.{}.", layer);
+                                            : fmt::format("{}{}.", stem_, layer);
   }
 
   std::optional<Values> Gather(const TensorRule& rule, const std::string& source,
@@ -107,6 +116,7 @@ class RuleBook {
   const Converter& converter_;
   Checkpoint& checkpoint_;
   Recipe& recipe_;
+  std::string_view stem_;
 };
 
 void LeaveOutOthers(Checkpoint& checkpoint) {

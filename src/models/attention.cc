@@ -18,7 +18,7 @@ struct Heads {
         r{'r', spec.heads / spec.kv_heads, 1},
         dk{'d', spec.dk, spec.dk},
         dv{'d', spec.dv, spec.dv},
-        q_rows(spec.heads * spec.dk),
+        q_rows(spec.heads * spec.dk * (spec.gate_in_query ? 2 : 1)),
         k_rows(spec.kv_heads * spec.dk),
         rows(q_rows + k_rows + spec.kv_heads * spec.dv) {}
   Axis g, r, dk, dv;
@@ -43,24 +43,32 @@ ValueId Prepared(Parts& parts, std::string_view which, ValueId x, const Attentio
   return x;
 }
 
+// Each head's query (`first` 0) or gate (dk), where they alternate.
+ValueId WithGate(Parts& parts, std::string_view name, ValueId x, const AttentionSpec& spec, const Heads& heads, int64_t first) {
+  const bool alone = parts.Has("attn_q") || !parts.Has("attn_qkv");
+  const Fused rows{alone ? "attn_q" : "attn_qkv", first, alone ? heads.q_rows : heads.rows, spec.dk, 2 * spec.dk};
+  return parts.Project(name, x, "", {heads.g, heads.r, heads.dk}, rows);
+}
+
 ValueId Queries(Parts& parts, ValueId x, const AttentionSpec& spec, const Heads& heads) {
-  const Fused fused =
-      spec.gate_in_query ? Fused{"attn_q", 0, 2 * heads.q_rows, spec.dk, 2 * spec.dk} : Fused{"attn_qkv", 0, heads.rows};
-  ValueId q = parts.Project("q", x, spec.gate_in_query ? "" : "attn_q", {heads.g, heads.r, heads.dk}, fused);
+  ValueId q = spec.gate_in_query ? WithGate(parts, "q", x, spec, heads, 0)
+                                 : parts.Project("q", x, "attn_q", {heads.g, heads.r, heads.dk}, {"attn_qkv", 0, heads.rows});
   q = Prepared(parts, "q", q, spec, {heads.g, heads.r, heads.dk});
   if (spec.temperature_beta == 0) return q;
   return parts.Apply("q_tempered", MakePositionScale(spec.temperature_beta, spec.temperature_length), {q});
 }
 
-// heads: [t, g, r, d]
-ValueId Gated(Parts& parts, ValueId x, ValueId heads, const AttentionSpec& spec) {
-  const Shape& shape = parts.build().shape(heads);
-  const bool each_head = parts.source().RowCount(parts.Tensor("attn_gate")) == spec.heads;
-  std::vector<Axis> axes = {shape[1], shape[2]};
-  if (!each_head) axes.push_back(shape[3]);
-  ValueId gate = parts.Project("head_gate", x, "attn_gate", axes);
-  gate = parts.Apply("head_gate_active", MakeActivate(*spec.gate), {gate});
-  return parts.Apply("heads_gated", each_head ? MakeMulEach() : MakeMul(), {heads, gate});
+// values: [t, g, r, d]
+ValueId Gated(Parts& parts, ValueId x, ValueId values, const AttentionSpec& spec, const Heads& heads) {
+  const Activation activation = spec.gate.value_or(Activation::kSigmoid);
+  if (!spec.gate_in_query && parts.source().RowCount(parts.Tensor("attn_gate")) == spec.heads) {
+    ValueId gate = parts.Project("gate", x, "attn_gate", {heads.g, heads.r});
+    gate = parts.Apply("gate_active", MakeActivate(activation), {gate});
+    return parts.Apply("heads_gated", MakeMulEach(), {values, gate});
+  }
+  const ValueId gate = spec.gate_in_query ? WithGate(parts, "gate", x, spec, heads, spec.dk)
+                                          : parts.Project("gate", x, "attn_gate", {heads.g, heads.r, heads.dv});
+  return parts.Apply("heads_gated", MakeActivateGated({activation}), {gate, values});
 }
 
 // operands: query, keys, values [, sinks]
@@ -77,7 +85,7 @@ ValueId AppendKeys(Parts& parts, ValueId x, const AttentionSpec& spec) {
   const Heads heads(spec);
   const ValueId projected = parts.Project("k", x, "attn_k", {heads.g, heads.dk}, {"attn_qkv", heads.q_rows, heads.rows});
   ValueId v = projected;
-  if (!spec.keys_as_values || parts.Has("attn_v")) {
+  if (!spec.keys_as_values || parts.Has("attn_v") || parts.Has("attn_qkv")) {
     v = parts.Project("v", x, "attn_v", {heads.g, heads.dv}, {"attn_qkv", heads.q_rows + heads.k_rows, heads.rows});
   }
   if (spec.norm_values) v = parts.PlainNorm("v_norm", v);
@@ -109,12 +117,7 @@ ValueId BuildAttention(Parts& parts, ValueId x, const AttentionSpec& spec) {
   ValueId heads = spec.select ? Selected(parts, x, operands, settings, spec)
                               : parts.Apply("heads", MakeAttention(settings), operands);
   heads = parts.RotatedValues("heads_rotated_back", heads, spec.dv);
-  if (spec.gate_in_query) {
-    const ValueId gate = parts.Project("gate", x, "", {axes.g, axes.r, axes.dk},
-                                       {"attn_q", spec.dk, 2 * axes.q_rows, spec.dk, 2 * spec.dk});
-    heads = parts.Apply("heads_gated", MakeActivateGated({Activation::kSigmoid}), {gate, heads});
-  }
-  if (spec.gate) heads = Gated(parts, x, heads, spec);
+  if (spec.gate_in_query || spec.gate) heads = Gated(parts, x, heads, spec, axes);
   return parts.ProjectBack("attn", heads, "attn_output", {axes.g, axes.r, axes.dv}, spec.dv);
 }
 

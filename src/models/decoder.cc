@@ -188,7 +188,7 @@ DecoderSpec ReadDecoderSpec(const ModelSource& source, RopePairing pairing, std:
   const auto ff_widths = ReadFeedForwardWidths(source, blocks);
   const int64_t dk = source.OptionalCount("attention.key_length").value_or(spec.width / heads[0]);
   const int64_t dv = source.OptionalCount("attention.value_length").value_or(dk);
-  const int64_t n_rot = source.OptionalCount("rope.dimension_count").value_or(dk);
+  const int64_t n_rot = source.OptionalCount("rope.dimension_count", 0).value_or(dk);
   if (dk < 1 || dk > 1024 || dv > 1024 || n_rot > dk) {
     source.Refuse("attention.key_length",
                   fmt::format("expected keys and values of 1 to 1024 a head and no more rotated, found {}, {} and {}", dk, dv, n_rot));

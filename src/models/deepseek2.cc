@@ -7,7 +7,8 @@ Graph BuildDeepseek2(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kPairs);
   LatentAttentionSpec latent = ReadLatentAttention(source, spec);
   latent.temperature_beta = source.FloatOr("attention.temperature_scale", 0);
-  latent.temperature_length = spec.ropes[0].options.original_context;
+  latent.temperature_length = source.OptionalCount("attention.temperature_length")
+                                  .value_or(spec.ropes[0].options.original_context);
   UseLatentAttention(spec, latent);
   UseExperts(source, spec);
   return BuildDecoder(source, spec);

@@ -13,12 +13,9 @@ void SetMixers(const ModelSource& source, DecoderSpec& spec) {
   UseSelectedAttention(spec, latent, ReadIndexer(source, RopePairing::kHalves, 0),
                        std::vector<bool>(spec.layers.size(), true));
   const KimiDeltaSpec delta = ReadKimiDeltaSpec(source);
-  const std::vector<bool> recurrent = ReadRecurrentLayers(source, spec.layers.size());
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    if (!recurrent[i]) continue;
-    spec.layers[i].mixer = [delta](Parts& parts, ValueId x) {
-      return BuildKimiDelta(parts, x, delta);
-    };
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.attention.kv_heads != 0) continue;
+    layer.mixer = [delta](Parts& parts, ValueId x) { return BuildKimiDelta(parts, x, delta); };
   }
 }
 
@@ -26,8 +23,9 @@ void SetMixers(const ModelSource& source, DecoderSpec& spec) {
 void SetFeedForwards(const ModelSource& source, DecoderSpec& spec) {
   MoeSpec moe = ReadMoeSpec(source, {MoeSpec::Scoring::kSigmoid, true, 1e-20f});
   moe.shared = ReadSharedExperts(source, moe);
-  if (const auto limit = source.OptionalFloat("swiglu_clamp_exp")) {
-    moe.ffn.gating.gate_limit = moe.ffn.gating.up_limit = *limit;
+  const auto limits = source.OptionalFloatPerLayer("swiglu_clamp_exp", source.Count("block_count"));
+  if (!limits.empty()) {
+    moe.ffn.gating.gate_limit = moe.ffn.gating.up_limit = limits[0];
     if (moe.shared) moe.shared->gating = moe.ffn.gating;
     ForEachLayer(spec, [&](LayerSpec& layer) { layer.feed_forward.gating = moe.ffn.gating; });
   }
@@ -39,6 +37,10 @@ void SetFeedForwards(const ModelSource& source, DecoderSpec& spec) {
 Graph BuildGlm5Next(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kHalves);
   spec.ropes.clear();
+  if (const int64_t rotated = source.OptionalCount("rope.dimension_count", 0).value_or(0);
+      rotated != 0) {
+    source.Refuse("rope.dimension_count", fmt::format("expected 0, found {}", rotated));
+  }
   SetMixers(source, spec);
   SetFeedForwards(source, spec);
   HyperSpec hyper = ReadHyperConnections(source);

@@ -22,9 +22,9 @@ class KimiDelta {
         d_{'d', spec.d, spec.d} {}
 
   ValueId Build() {
-    const ValueId q = Unit("q_unit", Projected("q", {g_, d_})),
-                  k = Unit("k_unit", Projected("k", {g_, d_}));
-    const ValueId v = Projected("v", {g_, r_, d_});
+    const ValueId q = Unit("q_unit", Projected("q", {g_, d_}, 0)),
+                  k = Unit("k_unit", Projected("k", {g_, d_}, 1));
+    const ValueId v = Projected("v", {g_, r_, d_}, 2);
     const ValueId beta = parts_.Apply("beta", MakeActivate(Activation::kSigmoid),
                                       {parts_.Project("b", x_, "ssm_beta", {g_, r_})});
     LinearAttentionSettings settings;
@@ -42,9 +42,11 @@ class KimiDelta {
   }
 
  private:
-  ValueId Projected(std::string_view name, const std::vector<Axis>& axes) {
-    const ValueId raw =
-        parts_.Project(fmt::format("{}_raw", name), x_, fmt::format("attn_{}", name), axes);
+  // part: its place in attn_qkv.
+  ValueId Projected(std::string_view name, const std::vector<Axis>& axes, int64_t part) {
+    const int64_t rows = spec_.heads * spec_.d;
+    const ValueId raw = parts_.Project(fmt::format("{}_raw", name), x_, fmt::format("attn_{}", name),
+                                       axes, {"attn_qkv", part * rows, 3 * rows});
     const std::string filters = fmt::format("ssm_conv1d_{}", name);
     return BuildConv(parts_, name, raw, {filters, 0, 0, spec_.taps, 1, Activation::kSilu});
   }
@@ -90,13 +92,13 @@ KimiDeltaSpec ReadKimiDeltaSpec(const ModelSource& source) {
   spec.heads = heads ? *heads : source.Count("attention.head_count");
   spec.d = source.Count("kda.head_dim");
   spec.taps = ReadConvTaps(source, "ssm.conv_kernel");
-  spec.lower_bound = source.FloatOr("kda.lower_bound", 0);
+  spec.lower_bound = source.FloatOr("kda.gate_lower_bound", 0);
   if (spec.d > kMostStateWidth) {
     source.Refuse("kda.head_dim",
                   fmt::format("expected at most {}, found {}", kMostStateWidth, spec.d));
   }
   if (spec.lower_bound > 0) {
-    source.Refuse("kda.lower_bound", fmt::format("expected at most 0, found {}", spec.lower_bound));
+    source.Refuse("kda.gate_lower_bound", fmt::format("expected at most 0, found {}", spec.lower_bound));
   }
   return spec;
 }

@@ -213,7 +213,7 @@ Selection BuildSelection(Parts& parts, ValueId x, ValueId query_latent,
   const ValueId q = parts.Apply(
       "index_q", MakeLinear(0),
       {query_latent, parts.build().Weight({parts.Tensor("indexer.attn_q_b")}, {heads, d, rank})});
-  const NormSpec norm{NormSpec::Kind::kLayer, 1e-6f};
+  const NormSpec norm{NormSpec::Kind::kLayer, indexer.norm_eps};
   const ValueId normed =
       parts.Norm("index_k", parts.Project("index_k_raw", x, "indexer.attn_k", {kOneHead, d}),
                  "indexer.k_norm", {d}, norm);
@@ -246,9 +246,11 @@ LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& 
   LatentAttentionSpec latent;
   const AttentionSpec& attention = spec.layers[0].attention;
   latent.heads = attention.heads;
-  if (attention.kv_heads != 1 && attention.kv_heads != attention.heads) {
-    source.Refuse("attention.head_count_kv", fmt::format("expected 1, or all {} heads, found {}",
-                                                         attention.heads, attention.kv_heads));
+  for (const LayerSpec& layer : spec.layers) {
+    const int64_t kv_heads = layer.attention.kv_heads;
+    if (kv_heads <= 1 || kv_heads == attention.heads) continue;
+    source.Refuse("attention.head_count_kv",
+                  fmt::format("expected 1, or all {} heads, found {}", attention.heads, kv_heads));
   }
   latent.q_rank = source.OptionalCount("attention.q_lora_rank", 0).value_or(0);
   latent.kv_rank = source.Count("attention.kv_lora_rank");
@@ -285,6 +287,7 @@ IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing, int64_t 
   indexer.d = source.Count("attention.indexer.key_length");
   indexer.top_k = source.Count("attention.indexer.top_k");
   indexer.pairing = pairing;
+  indexer.norm_eps = source.FloatOr("attention.layer_norm_epsilon", indexer.norm_eps);
   if (indexer.d > 1024 || indexer.d < rope) {
     source.Refuse("attention.indexer.key_length",
                   fmt::format("expected {} to 1024, found {}", rope, indexer.d));

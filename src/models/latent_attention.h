@@ -24,6 +24,7 @@ struct IndexerSpec {
   int64_t top_k = 0;  // positions
   RopePairing pairing = RopePairing::kHalves;
   int64_t pool = 1;  // positions that are selected together, by a key made of theirs
+  float norm_eps = 1e-6f;  // of the keys' norm
 };
 
 struct LatentAttentionSpec {
@@ -42,7 +43,7 @@ struct LatentAttentionSpec {
 
 // Keys of latent attention; without ropes in `spec` no part of a head is rotated. Takes the part of YaRN's factor that belongs to the scores out of the rope of `spec`.
 LatentAttentionSpec ReadLatentAttention(const ModelSource& source, DecoderSpec& spec);
-// attention.indexer.head_count, key_length, top_k and kpool. rope: numbers of a key that are rotated.
+// attention.indexer.head_count, key_length, top_k and kpool, attention.layer_norm_epsilon. rope: numbers of a key that are rotated.
 IndexerSpec ReadIndexer(const ModelSource& source, RopePairing pairing, int64_t rope);
 
 // x: [t, k], normed; query_latent: [t, q_rank], x itself where queries have none; result [t, k].

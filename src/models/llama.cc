@@ -6,6 +6,7 @@ namespace lockstep {
 
 Graph BuildLlama(const ModelSource& source) {
   DecoderSpec spec = ReadDecoderSpec(source, RopePairing::kPairs);
+  SetWindowPattern(source, 0, spec);
   if (source.OptionalCount("expert_count", 0).value_or(0) != 0) SetExperts(source, ReadMoeSpec(source, {.normalize = true}), spec);
   return BuildDecoder(source, spec);
 }

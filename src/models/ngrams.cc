@@ -23,7 +23,9 @@ std::vector<std::optional<NgramSpec>> ReadNgrams(const ModelSource& source, size
   spec.taps = ReadConvTaps(source, "ple.conv_kernel");
   spec.settings.d = source.Count("embedding_length_per_layer_input");
   spec.table_rows = source.RowCount("per_layer_token_embd.weight");
-  spec.end = metadata.Required<int32_t>("tokenizer.ggml.eos_token_id", {0, (1 << 24) - 1});
+  const std::string end = source.Key("ple.eos_token_id");
+  spec.end = metadata.Required<int32_t>(
+      metadata.Find(end) ? end : "tokenizer.ggml.eos_token_id", {0, (1 << 24) - 1});
   const auto heads = static_cast<size_t>(spec.orders * per_order);
   auto numbers = [&](std::string_view key, size_t each) {
     return metadata.RequiredArray<uint64_t>(source.Key(key),

@@ -20,7 +20,6 @@ void SetKeys(const Config& config, Keys& keys) {
       config.Refuse("shared_expert_combination_strategy",
                     "expected average, as no file of this architecture says otherwise");
     }
-    keys.Remove("expert_shared_count");
     keys.Set("expert_shared_feed_forward_length", shared * width);
   }
   const std::string scoring = config.StringOr("expert_selection_fn", "sigmoid");

@@ -1,4 +1,4 @@
-// DeepSeek-V4, as transformers saves it.
+// DeepSeek-V4, as released and as transformers saves it.
 #include <algorithm>
 
 #include "base/error.h"
@@ -71,6 +71,13 @@ TensorRule Mixing(std::string_view from, std::string_view to) {
   return {from, to, nullptr, nullptr, Stored::kF32};
 }
 
+// A tensor whose name is `released`, or else `saved`.
+std::vector<TensorRule> EitherName(std::string_view released, std::string_view saved,
+                                   std::string_view to, Stored stored = Stored::kByType) {
+  return {{released, to, nullptr, nullptr, stored, true},
+          {saved, to, nullptr, nullptr, stored, false, released}};
+}
+
 std::vector<TensorRule> Compressor(bool indexer) {
   const auto optional = [](std::string_view from, std::string_view to,
                            Stored stored = Stored::kByType) {
@@ -92,12 +99,12 @@ std::vector<TensorRule> Compressor(bool indexer) {
 }
 
 std::vector<TensorRule> Attention() {
-  return {
+  return Join({EitherName("attn.kv_norm.weight", "attn.norm.weight", "attn_kv_a_norm.weight"), {
       {"attn_norm.weight", "attn_norm.weight"},      {"ffn_norm.weight", "ffn_norm.weight"},
       {"attn.wq_a.weight", "attn_q_a.weight"},       {"attn.q_norm.weight", "attn_q_a_norm.weight"},
       {"attn.wq_b.weight", "attn_q_b.weight"},       {"attn.wkv.weight", "attn_kv.weight"},
-      {"attn.norm.weight", "attn_kv_a_norm.weight"}, {"attn.attn_sink", "attn_sinks.weight"},
-      {"attn.wo_a.weight", "attn_output_a.weight"},  {"attn.wo_b.weight", "attn_output_b.weight"}};
+      {"attn.attn_sink", "attn_sinks.weight"},
+      {"attn.wo_a.weight", "attn_output_a.weight"},  {"attn.wo_b.weight", "attn_output_b.weight"}}});
 }
 
 std::vector<TensorRule> Experts() {
@@ -125,12 +132,14 @@ Converter ConvertDeepseek4() {
                           "o_groups": 8, "o_lora_rank": 1024, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512,
                           "qk_rope_head_dim": 64})",
       .keys = SetKeys,
-      .model_tensors = {{"model.embed_tokens.weight", "token_embd.weight"},
-                        {"model.norm.weight", "output_norm.weight"},
-                        {"head.weight", "output.weight"},
-                        Mixing("model.hc_head.hc_fn", "output_hc_fn.weight"),
-                        Mixing("model.hc_head.hc_base", "output_hc_base.weight"),
-                        Mixing("model.hc_head.hc_scale", "output_hc_scale.weight")},
+      .model_tensors = Join(
+          {EitherName("embed.weight", "model.embed_tokens.weight", "token_embd.weight"),
+           EitherName("norm.weight", "model.norm.weight", "output_norm.weight"),
+           {{"head.weight", "output.weight"}},
+           EitherName("hc_head_fn", "model.hc_head.hc_fn", "output_hc_fn.weight", Stored::kF32),
+           EitherName("hc_head_base", "model.hc_head.hc_base", "output_hc_base.weight", Stored::kF32),
+           EitherName("hc_head_scale", "model.hc_head.hc_scale", "output_hc_scale.weight",
+                      Stored::kF32)}),
       .layer_tensors = Join(
           {Attention(),
            Compressor(false),
@@ -140,7 +149,8 @@ Converter ConvertDeepseek4() {
             Mixing("hc_attn_scale", "hc_attn_scale.weight"),
             Mixing("hc_ffn_fn", "hc_ffn_fn.weight"), Mixing("hc_ffn_base", "hc_ffn_base.weight"),
             Mixing("hc_ffn_scale", "hc_ffn_scale.weight")},
-           Experts()})};
+           Experts()}),
+      .layer_stems = {"model.layers.", "layers."}};
 }
 
 }  // namespace lockstep

@@ -34,7 +34,8 @@ std::vector<TensorRule> GemmaLayerTensors() {
 void SetGemmaScaleKey(const Config& config, Keys& keys) {
   const double scalar = config.Number("query_pre_attn_scalar");
   if (!(scalar > 0)) config.Refuse("query_pre_attn_scalar", "expected more than 0");
-  keys.Set("attention.scale", 1 / std::sqrt(scalar));
+  if (scalar != static_cast<double>(config.head_dim()))
+    keys.Set("attention.scale", 1 / std::sqrt(scalar));
 }
 
 Converter ConvertGemma2() {

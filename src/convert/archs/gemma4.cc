@@ -1,4 +1,6 @@
 // Gemma 4 text: heads of two widths, keys shared between layers, inputs of each layer, experts beside the feed-forward.
+#include <algorithm>
+
 #include "convert/moe_rules.h"
 
 namespace lockstep {
@@ -15,8 +17,20 @@ bool HasLayerInputs(const Place& place) {
   return place.config.CountOr("hidden_size_per_layer_input", 0) != 0;
 }
 
+// What layers that see all have of their own: a key of releases, or in transformers' later spelling a key of those layers.
+std::optional<int64_t> OfWideLayers(const Config& config, const char* released, const char* key) {
+  if (const auto count = config.OptionalCount(released)) return count;
+  const auto by_layer = config.Find("per_layer_config");
+  if (!by_layer) return std::nullopt;
+  const std::vector<bool> windowed = config.WindowedLayers();
+  const auto wide = std::ranges::find(windowed, false) - windowed.begin();
+  const auto own = by_layer->Find(std::to_string(wide));
+  const auto count = own ? own->Find(key) : std::nullopt;
+  return count ? std::optional(count->Count(INT32_MAX)) : std::nullopt;
+}
+
 int64_t WideHead(const Config& config) {
-  return config.CountOr("global_head_dim", config.head_dim());
+  return OfWideLayers(config, "global_head_dim", "head_dim").value_or(config.head_dim());
 }
 
 void SetHeadKeys(const Config& config, Keys& keys) {
@@ -41,7 +55,8 @@ void SetKeys(const Config& config, Keys& keys) {
   keys.Set("attention.sliding_window_pattern", windowed);
   keys.Set("attention.shared_kv_layers", config.layers() - OwnKeyLayers(config));
   keys.Set("embedding_length_per_layer_input", config.CountOr("hidden_size_per_layer_input", 0));
-  if (const auto heads = config.OptionalCount("num_global_key_value_heads")) {
+  if (const auto heads =
+          OfWideLayers(config, "num_global_key_value_heads", "num_key_value_heads")) {
     std::vector<int64_t> kv_heads;
     for (const bool window : windowed) {
       kv_heads.push_back(window ? config.Count("num_key_value_heads") : *heads);

@@ -16,25 +16,29 @@ bool IsLatent(const Place& place) { return !IsDelta(place); }
 
 void SetKeys(const Config& config, Keys& keys) {
   SetLatentKeys(config, keys);
-  keys.Remove("rope.dimension_count");
+  keys.Set("rope.dimension_count", 0);
   keys.Remove("rope.freq_base");
   SetIndexerKeys(config, keys);
   keys.Set("attention.indexer.kpool", config.Count("index_kpool"));
   if (!config.BoolOr("index_kpool_always_select_tail", true)) {
     config.Refuse("index_kpool_always_select_tail", "expected true, found false");
   }
-  std::vector<bool> recurrent, own;
-  for (int64_t i = 0; i < config.layers(); ++i) recurrent.push_back(IsDelta({config, i}));
-  keys.Set("attention.recurrent_layers", recurrent);
+  std::vector<int64_t> kv_heads;
+  for (int64_t i = 0; i < BlocksWithNextToken(config); ++i)
+    kv_heads.push_back(IsDelta({config, i}) ? 0 : 1);
+  keys.Set("attention.head_count_kv", kv_heads);
+  // Of the indexer's keys.
+  keys.Set("attention.layer_norm_epsilon", 1e-6);
   for (const std::string& type : config.Strings("indexer_types")) {
     if (type != "full")
       config.Refuse("indexer_types", fmt::format("expected full, found {}", Printable(type)));
   }
-  keys.Set("kda.head_count", config.Count("linear_num_heads"));
+  if (config.Count("linear_num_heads") != config.Count("num_attention_heads"))
+    keys.Set("kda.head_count", config.Count("linear_num_heads"));
   keys.Set("kda.head_dim", config.Count("linear_head_dim"));
   keys.Set("ssm.conv_kernel", config.Count("linear_conv_kernel_dim"));
   if (const auto bound = config.OptionalNumber("linear_lower_bound"))
-    keys.Set("kda.lower_bound", *bound);
+    keys.Set("kda.gate_lower_bound", *bound);
   keys.Set("hyper_connection.count", config.Count("hc_mult"));
   keys.Set("hyper_connection.sinkhorn_iterations", config.Count("hc_sinkhorn_iters"));
   keys.Set("hyper_connection.epsilon", config.Number("hc_eps"));
@@ -68,9 +72,9 @@ std::vector<TensorRule> DeltaTensors() {
           {"self_attn.k_proj.weight", "attn_k.weight", nullptr, IsDelta},
           {"self_attn.v_proj.weight", "attn_v.weight", nullptr, IsDelta},
           {"self_attn.o_proj.weight", "attn_output.weight", nullptr, IsDelta},
-          {"self_attn.q_conv1d.weight", "ssm_conv1d_q.weight", Filters, IsDelta, Stored::kF32},
-          {"self_attn.k_conv1d.weight", "ssm_conv1d_k.weight", Filters, IsDelta, Stored::kF32},
-          {"self_attn.v_conv1d.weight", "ssm_conv1d_v.weight", Filters, IsDelta, Stored::kF32},
+          {"self_attn.q_conv1d.weight", "ssm_conv1d_q.weight", nullptr, IsDelta, Stored::kF32},
+          {"self_attn.k_conv1d.weight", "ssm_conv1d_k.weight", nullptr, IsDelta, Stored::kF32},
+          {"self_attn.v_conv1d.weight", "ssm_conv1d_v.weight", nullptr, IsDelta, Stored::kF32},
           {"self_attn.f_a_proj.weight", "ssm_f_a.weight", nullptr, IsDelta},
           {"self_attn.f_b_proj.weight", "ssm_f_b.weight", nullptr, IsDelta},
           {"self_attn.g_a_proj.weight", "ssm_g_a.weight", nullptr, IsDelta},

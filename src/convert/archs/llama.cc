@@ -2,6 +2,14 @@
 #include "convert/converters.h"
 
 namespace lockstep {
+namespace {
+
+void SetKeys(const Config& config, Keys& keys) {
+  SetDecoderKeys(config, keys);
+  if (config.StringOr("model_type", "") == "mistral") SetMistralWindow(config, keys);
+}
+
+}  // namespace
 
 Converter ConvertLlama() {
   return {.architecture = "llama",
@@ -9,7 +17,7 @@ Converter ConvertLlama() {
                       // Releases with a tower for images around a Mistral
                       "Mistral3ForConditionalGeneration"},
           .model_types = {"llama", "mistral"},
-          .keys = SetDecoderKeys,
+          .keys = SetKeys,
           .model_tensors = ModelTensors(),
           .layer_tensors =
               Join({PreNormTensors(), AttentionTensors(PairQueries, PairKeys), GatedTensors()}),

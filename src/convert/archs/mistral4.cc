@@ -9,8 +9,9 @@ void SetKeys(const Config& config, Keys& keys) {
   SetLatentKeys(config, keys);
   SetMoeKeys(config, keys);
   keys.Set("expert_gating_func", 1);
-  // Positions are counted in the rotary scaling's original context, which is a key of its own.
+  // Positions are counted in the rotary scaling's original context.
   keys.Set("attention.temperature_scale", config.Rope().Number("llama_4_scaling_beta"));
+  keys.Set("attention.temperature_length", config.Rope().Count("original_max_position_embeddings"));
 }
 
 }  // namespace

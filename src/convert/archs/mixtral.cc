@@ -5,10 +5,8 @@ namespace lockstep {
 namespace {
 
 void SetKeys(const Config& config, Keys& keys) {
-  if (config.Has("sliding_window")) {
-    config.Refuse("sliding_window", "expected none, as no file of this architecture has windows");
-  }
   SetDecoderKeys(config, keys);
+  SetMistralWindow(config, keys);
   SetMoeKeys(config, keys);
 }
 

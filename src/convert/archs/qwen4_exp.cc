@@ -87,6 +87,12 @@ void SetNgramKeys(const Config& config, Keys& keys) {
     config.Refuse("ple_embed_dim", fmt::format("expected a multiple of {} heads, found {}", heads, width));
   }
   keys.Set("embedding_length_per_layer_input", width / heads);
+  // N-grams start anew behind it: of a list, the first.
+  const bool listed = config.At("eos_token_id").value().is_array();
+  const std::vector<int64_t> ends =
+      listed ? config.Counts("eos_token_id") : std::vector{config.Count("eos_token_id")};
+  if (ends.empty()) config.Refuse("eos_token_id", "expected a token, found none");
+  keys.Set("ple.eos_token_id", ends[0]);
   auto set = [&](const char* key, const std::vector<uint64_t>& numbers) {
     keys.SetFull(fmt::format("qwen4exp.ple.{}", key), GgufArrayData::Of<uint64_t>(numbers));
   };

@@ -140,8 +140,11 @@ void SetHybridKeys(const Config& config, Keys& keys) {
   keys.Set("ssm.group_count", static_cast<int64_t>(heads.keys));
   keys.Set("ssm.time_step_rank", static_cast<int64_t>(heads.values()));
   keys.Set("ssm.inner_size", static_cast<int64_t>(heads.values() * heads.dv));
-  if (const auto sections = config.Rope().Counts("mrope_section"); !sections.empty())
-    keys.Set("rope.dimension_sections", sections);
+  // Of positions in images; llama.cpp wants four, whatever the release says.
+  std::vector<int64_t> sections = config.Rope().Counts("mrope_section");
+  if (sections.empty()) sections = {11, 11, 10};
+  sections.resize(4);
+  keys.Set("rope.dimension_sections", sections);
 }
 
 std::vector<TensorRule> TiledDeltaNetTensors() {

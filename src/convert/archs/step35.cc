@@ -51,6 +51,11 @@ void SetKeys(const Config& config, Keys& keys) {
   keys.Set("expert_weights_norm", true);
 }
 
+// llama.cpp has one tensor for ropes of whole and of half heads.
+void EmitRope(Recipe& recipe) {
+  EmitRopeTensorsOf(recipe, static_cast<size_t>(recipe.config().head_dim()) / 2);
+}
+
 }  // namespace
 
 Converter ConvertStep35() {
@@ -82,7 +87,7 @@ Converter ConvertStep35() {
             {"transformer.shared_head.output.weight", "nextn.shared_head_head.weight", nullptr,
              IsNextTokenBlock, Stored::kByType, true}}}),
       .layers = BlocksWithNextToken,
-      .more = EmitRopeTensors};
+      .more = EmitRope};
 }
 
 }  // namespace lockstep
