@@ -43,6 +43,7 @@ int RunQuantize(const OptionValues& options, Positional positional);
 int RunRun(const OptionValues& options, Positional positional);
 int RunSynth(const OptionValues& options, Positional positional);
 int RunTokenize(const OptionValues& options, Positional positional);
+int RunVerify(const OptionValues& options, Positional positional);
 
 // Runs a command line without the program's name and returns the exit code. Throws Error.
 int RunLockstep(std::span<const std::string_view> arguments, const Environment& environment);

@@ -61,6 +61,12 @@ constexpr Command kCommands[] = {
      "8-bit products are "
      "measured: speeds are also given as shares of these.",
      0, RunBench},
+    {Cmd::kVerify, "prove that the shape of a run changes no bit", "-m FILE [options]",
+     "Runs the same tokens over numbers of ranks and proportions, threads, instruction sets, sizes of batches, behind a "
+     "cached prefix and among other sequences, and prints the hash of the logits of each run. Any difference is exit "
+     "code 1. With --ranks, --split-mode, --tensor-split or --threads only that shape is compared with the plainest; "
+     "without a text the tokens are random.",
+     0, RunVerify},
     {Cmd::kConvert, "make a GGUF file of a checkpoint folder", "FOLDER -o FILE [--type TYPE]",
      "The folder holds config.json, safetensors and a tokenizer, as Hugging Face releases do. "
      "Vectors, norms and routers "

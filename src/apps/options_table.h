@@ -131,7 +131,7 @@ enum class Opt : uint8_t {
   kParseSpecial, kDetokenize, kInFiles,
   kPredict, kOutput, kDisplayPrompt, kVerbosePrompt, kSpecial, kShowTimings, kColor, kTrace,
       kHidden, kMtp,
-  kJson, kIds, kShowCount, kMetadata, kTensors, kGraph, kProgram,
+  kJson, kEveryShape, kIds, kShowCount, kMetadata, kTensors, kGraph, kProgram,
   kSeed, kTemp, kTopK, kTopP, kMinP, kTopNSigma, kXtcProbability, kXtcThreshold, kTypical,
       kRepeatLastN,
   kRepeatPenalty, kPresencePenalty, kFrequencyPenalty, kDryMultiplier, kDryBase,

@@ -31,6 +31,7 @@ void TakeLargest(std::span<const float* const> rows, int64_t count, float* out) 
 
 std::span<const TransportRow> Transports() { return kTransports; }
 
+int Processes() { return MpiProcesses(); }
 int ProcessesOnThisHost() { return MpiLocalProcesses(); }
 
 std::unique_ptr<RankGroup> ConnectRanks(const GroupOptions& options) {

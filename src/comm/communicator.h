@@ -144,7 +144,8 @@ struct TransportRow {
 };
 std::span<const TransportRow> Transports();
 
-// Processes of the run on this host, this one included.
+// Processes of the run, and those of them on this host, this one included.
+int Processes();
 int ProcessesOnThisHost();
 
 // The group that this process was started for. Throws Refused where the build lacks what the environment asks for.

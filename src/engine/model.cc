@@ -79,7 +79,8 @@ ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options)
   ProgramOptions program;
   program.max_tokens = std::max(options.micro_batch, options.sequences);
   const int64_t rows_in_memory = kLogitBytes / (VocabOf(graph) * 4);
-  program.max_outputs = std::min(std::max(rows_in_memory, options.sequences), program.max_tokens);
+  program.max_outputs = std::min(std::max({rows_in_memory, options.sequences, options.outputs}),
+                                 program.max_tokens);
   program.hidden = options.hidden;
   if (options.next_token) program.kept = {graph.final_hidden};
   return program;
@@ -93,7 +94,7 @@ std::string FileIdentity(const GgufFile& file) {
   return sha.Hex();
 }
 
-Model::Model(const LoadOptions& options) : isa_(BestIsa()) {
+Model::Model(const LoadOptions& options) : isa_(options.isa ? *options.isa : BestIsa()) {
   Connect(Checked(options));
   Together([&] { Open(options); });
   ExpectAlike(options);

@@ -37,6 +37,8 @@ struct LoadOptions {
   enum class KvRotation { kOn, kOff, kAuto };
   KvRotation kv_rotation = KvRotation::kAuto;
   int64_t memory_limit = 0;  // bytes the model may take; 0: what the system has free
+  std::optional<Isa> isa = {};  // none: BestIsa()
+  int64_t outputs = 0;       // rows of logits that a batch may ask for; 0: what 64 MiB hold, at least one a sequence
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)
   // Called before weights are read, when file, tokenizer, graph and context are known: throws Refused for what the caller cannot run.
   std::function<void(const Model&)> accept;

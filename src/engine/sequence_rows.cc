@@ -28,21 +28,25 @@ Batch BatchOf(const SequenceRows& rows, const RowsDone& part) {
 
 }  // namespace
 
+void RunFinite(const Batch& batch, RankSet& ranks) {
+  ThrowIfInterrupted();
+  ranks.Run(batch);
+  for (size_t row = 0; row < batch.tokens.size(); ++row) {
+    const std::string step = ranks.Fault(static_cast<int64_t>(row));
+    if (step.empty()) continue;
+    throw Failed("{}: expected finite numbers, found NaN or infinity at position {}", step,
+                 batch.places[row].position);
+  }
+}
+
 void RunRows(const SequenceRows& rows, RankSet& ranks, FunctionRef<void(const RowsDone&)> done) {
   const ProgramOptions& limits = ranks.options();
   const auto size = std::ssize(rows.tokens);
   for (RowsDone part{}; part.begin < size; part.begin = part.end) {
-    ThrowIfInterrupted();
     part.wanted = std::max(part.begin, rows.first_wanted);
     part.end = std::min({size, part.begin + limits.max_tokens, part.wanted + limits.max_outputs});
     part.wanted = std::min(part.wanted, part.end);
-    ranks.Run(BatchOf(rows, part));
-    for (int64_t row = 0; row < part.end - part.begin; ++row) {
-      const std::string step = ranks.Fault(row);
-      if (step.empty()) continue;
-      throw Failed("{}: expected finite numbers, found NaN or infinity at position {}", step,
-                   rows.position + part.begin + row);
-    }
+    RunFinite(BatchOf(rows, part), ranks);
     done(part);
   }
 }

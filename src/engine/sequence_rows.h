@@ -22,8 +22,10 @@ struct RowsDone {
   int64_t begin, wanted, end;
 };
 
-// Runs them in slot 0 and calls `done` after each batch. Throws Failed where a number is not finite, naming step and position, and
-// Error(kInterrupted) between batches.
+// Runs a batch. Throws Failed where a number is not finite, naming step and position, and Error(kInterrupted) before it begins.
+void RunFinite(const Batch& batch, RankSet& ranks);
+
+// Runs them in slot 0 and calls `done` after each batch. Throws as RunFinite() does.
 void RunRows(const SequenceRows& rows, RankSet& ranks, FunctionRef<void(const RowsDone&)> done);
 
 }  // namespace lockstep
