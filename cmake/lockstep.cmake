@@ -12,9 +12,14 @@ endif()
 # Kernels are unrolled by hand where it pays: -O3 doubles their size and triples the time to compile them.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
+# What most files include is parsed once (precompiled_headers below). Presets that build for checks leave it out: each file has to include what it uses.
+option(LOCKSTEP_PRECOMPILED_HEADERS "Parse common headers once" OFF)
+
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Precompiled headers are cached only where the cache may leave macros and times inside them unseen.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -44,10 +49,43 @@ set(LOCKSTEP_ISAS ${LOCKSTEP_ISAS_${CMAKE_SYSTEM_PROCESSOR}})
 # same for every clone.
 set(LOCKSTEP_TEST_SOURCE_DIR "${CMAKE_SOURCE_DIR}" CACHE STRING "Folder in which tests find the repository's files")
 
+# GCC 12 takes std::string in precompiled headers for code of ours, and warns of what it guesses to be wrong in it.
+set(LOCKSTEP_PRECOMPILED_FLAGS $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess> $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)
+
+# The headers that most files include, once for layers and once for tests, whose flags differ.
+function(lockstep_precompiled_headers target)
+  if(NOT LOCKSTEP_PRECOMPILED_HEADERS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "TEST" "" "" ${ARGN})
+  set(headers lockstep_headers)
+  if(ARG_TEST)
+    set(headers lockstep_test_headers)
+  endif()
+  if(NOT TARGET ${headers})
+    file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/${headers}.cc" CONTENT "")
+    add_library(${headers} OBJECT "${CMAKE_BINARY_DIR}/${headers}.cc")
+    target_link_libraries(${headers} PRIVATE fmt::fmt Threads::Threads)
+    target_precompile_headers(
+      ${headers} PRIVATE <algorithm> <array> <atomic> <bit> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map>
+      <memory> <numeric> <optional> <set> <span> <string> <string_view> <thread> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h>)
+    target_compile_options(${headers} PRIVATE ${LOCKSTEP_PRECOMPILED_FLAGS})
+    if(ARG_TEST)
+      target_link_libraries(${headers} PRIVATE GTest::gtest)
+      target_compile_options(${headers} PRIVATE -O1)
+      target_precompile_headers(${headers} PRIVATE <gtest/gtest.h> <random>)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+  target_compile_options(${target} PRIVATE ${LOCKSTEP_PRECOMPILED_FLAGS})
+endfunction()
+
 # lockstep_test(TARGET PREFIX [properties of its tests...]): what all test programs share. -O1: they are compiled more often than run.
 function(lockstep_test target prefix)
   target_compile_definitions(${target} PRIVATE LOCKSTEP_SOURCE_DIR="${LOCKSTEP_TEST_SOURCE_DIR}")
   target_compile_options(${target} PRIVATE -O1)
+  lockstep_precompiled_headers(${target} TEST)
   gtest_discover_tests(${target} TEST_PREFIX "${prefix}" DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
                        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES TIMEOUT 600 ${ARGN})
 endfunction()
@@ -78,6 +116,9 @@ function(lockstep_layer name)
   if(sources OR objects)
     add_library(lockstep_${name} STATIC ${sources} ${objects})
     target_link_libraries(lockstep_${name} PUBLIC ${ARG_DEPS} fmt::fmt Threads::Threads)
+    if(sources)
+      lockstep_precompiled_headers(lockstep_${name})
+    endif()
   else()
     add_library(lockstep_${name} INTERFACE)
     target_link_libraries(lockstep_${name} INTERFACE ${ARG_DEPS} fmt::fmt Threads::Threads)
