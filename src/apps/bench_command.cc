@@ -199,11 +199,13 @@ int RunBench(const OptionValues& options, Positional) {
   for (int64_t threads : options.Get<std::vector<int64_t>>(Opt::kBenchThreads)) {
     load.threads = static_cast<int>(std::max<int64_t>(0, threads));
     auto model = OpenWithProgress<Model>(load);
+    if (!model) continue;
     description = DescribeModel(*model);
     for (BenchResult& result : RunRounds(*model, tests, rounds)) {
       results.push_back(std::move(result));
     }
   }
+  if (results.empty()) return 0;
   const bool json = options.Get<bool>(Opt::kJson);
   Print(BenchTable(json ? "json" : options.Get<std::string>(Opt::kBenchOutput), description,
                    results));

@@ -248,7 +248,7 @@ std::span<const Chat::ChatWord> Chat::Words() {
 
 int RunChat(const OptionValues& options, Positional) {
   auto engine = OpenWithProgress<Engine>(ReadLoadOptions(options));
-  Chat(options, *engine).Run();
+  if (engine) Chat(options, *engine).Run();
   return 0;
 }
 

@@ -1,20 +1,29 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <system_error>
+#include <thread>
 
 #include "apps/command.h"
 #include "apps/completions.h"
 #include "apps/manual.h"
 #include "apps/terminal.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "comm/communicator.h"
 
 namespace lockstep {
 namespace {
+
+// Commands that all processes of a run do together.
+constexpr CommandSet kRunsOnRanks = {Cmd::kRun, Cmd::kChat,  Cmd::kLogits,
+                                     Cmd::kPpl, Cmd::kBench, Cmd::kVerify};
 
 int RunHelp(const OptionValues&, Positional positional);
 int RunMan(const OptionValues&, Positional);
@@ -62,9 +71,12 @@ constexpr Command kCommands[] = {
      "measured: speeds are also given as shares of these.",
      0, RunBench},
     {Cmd::kVerify, "prove that the shape of a run changes no bit", "-m FILE [options]",
-     "Runs the same tokens over numbers of ranks and proportions, threads, instruction sets, sizes of batches, behind a "
-     "cached prefix and among other sequences, and prints the hash of the logits of each run. Any difference is exit "
-     "code 1. With --ranks, --split-mode, --tensor-split or --threads only that shape is compared with the plainest; "
+     "Runs the same tokens over numbers of ranks and proportions, threads, instruction sets, sizes "
+     "of batches, behind a "
+     "cached prefix and among other sequences, and prints the hash of the logits of each run. Any "
+     "difference is exit "
+     "code 1. With --ranks, --split-mode, --tensor-split or --threads only that shape is compared "
+     "with the plainest; "
      "without a text the tokens are random.",
      0, RunVerify},
     {Cmd::kConvert, "make a GGUF file of a checkpoint folder", "FOLDER -o FILE [--type TYPE]",
@@ -127,6 +139,8 @@ void ApplyGeneralOptions(const OptionValues& options) {
   log.level = static_cast<LogLevel>(options.Get<int64_t>(Opt::kVerbosity));
   if (options.Get<bool>(Opt::kVerbose)) log.level = LogLevel::kTrace;
   if (options.Get<bool>(Opt::kQuiet)) log.level = LogLevel::kError;
+  // Who follows has nothing to say that the leader does not.
+  if (ThisProcess() != 0) log.level = std::min(log.level, LogLevel::kError);
   log.timestamps = options.Get<bool>(Opt::kLogTimestamps);
   log.json_lines = options.Get<bool>(Opt::kLogJsonl);
   log.file = options.GetOr<std::string>(Opt::kLogFile, "");
@@ -179,6 +193,8 @@ int RunLockstep(std::span<const std::string_view> arguments, const Environment& 
                       : fmt::format("at most {} arguments", command->max_positional),
                   Printable(parsed.positional[command->max_positional]));
   }
+  // Of several processes the first does what needs no other.
+  if (ThisProcess() != 0 && !kRunsOnRanks.Has(command->id)) return 0;
   ApplyGeneralOptions(parsed.options);
   for (const std::string& notice : parsed.notices) Log(LogLevel::kWarning, "{}", notice);
   return command->run(parsed.options, parsed.positional);
@@ -186,7 +202,20 @@ int RunLockstep(std::span<const std::string_view> arguments, const Environment& 
 
 namespace {
 
+// What all processes find, the first says, and the others are ended meanwhile. Returns whether this one is the first, or is left alone.
+bool Speaks() {
+  constexpr std::chrono::milliseconds kPatience(3000), kStep(20);
+  for (std::chrono::milliseconds waited(0); ThisProcess() != 0 && waited < kPatience;
+       waited += kStep) {
+    if (Interrupted()) return false;
+    std::this_thread::sleep_for(kStep);
+  }
+  return true;
+}
+
 int Report(ErrorKind kind, std::string_view text) {
+  EndAlone();
+  if (!Speaks()) return static_cast<int>(kind);
   // What was printed before the failure stands before the message.
   std::fflush(stdout);
   ClearProgressLine();

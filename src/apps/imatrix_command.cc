@@ -165,6 +165,10 @@ int RunImatrix(const OptionValues& options, Positional) {
   cut.max_windows = chunks < 0 ? -1 : from + chunks;
   LoadOptions load = ReadLoadOptions(options);
   load.context = cut.length;
+  load.accept = [](const Model& model) {
+    if (model.total_ranks() != 1)
+      throw Refused("imatrix: expected one rank, found {}", model.total_ranks());
+  };
   const auto model = OpenWithProgress<Model>(load);
   const Windows windows = CutWindows(text, model->tokenizer(), cut);
   if (windows.count() <= from) {

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "comm/communicator.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +24,8 @@ void WaitForStdin() {
 
 std::string ReadStdin() {
   std::string text;
+  // Under mpirun the first process has the input of all.
+  if (ThisProcess() != 0) return text;
   char buffer[1 << 16];
   while (true) {
     WaitForStdin();

@@ -199,10 +199,10 @@ int RunLogits(const OptionValues& options, Positional) {
                     tokens.empty() ? "none" : std::to_string(tokens.size()));
     }
     Evaluator::Expect(model, tokens);
-    if (model.leads())
-      file.emplace(output, model, tokens, load, options.Get<int64_t>(Opt::kDraftMax));
+    file.emplace(output, model, tokens, load, options.Get<int64_t>(Opt::kDraftMax));
   };
   auto model = OpenWithProgress<Model>(load);
+  if (!model) return 0;
 
   Evaluator evaluator(*model);
   Progress bar("computing", tokens.size(), {.unit = ProgressUnit::kTokens});

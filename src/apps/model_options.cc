@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/progress.h"
+#include "comm/communicator.h"
 
 namespace lockstep {
 namespace {
@@ -44,6 +45,18 @@ void RefuseUnbuilt(const OptionValues& options) {
   }
 }
 
+void ReadSplit(const OptionValues& options, LoadOptions& load) {
+  if (!options.Has(Opt::kRanks)) return;  // a command that knows one rank only
+  load.split = options.Choice<SplitMode>(Opt::kSplitMode);
+  load.experts = options.Choice<ExpertSplit>(Opt::kExpertSplit);
+  if (options.Given(Opt::kTensorSplit))
+    load.proportions = options.Get<std::vector<double>>(Opt::kTensorSplit);
+  load.ranks = static_cast<int>(options.Get<int64_t>(Opt::kRanks));
+  // Proportions say how many ranks there are where nothing else does.
+  if (!options.Given(Opt::kRanks) && !load.proportions.empty())
+    load.ranks = static_cast<int>(std::max<int64_t>(1, std::ssize(load.proportions) / Processes()));
+}
+
 }  // namespace
 
 LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences) {
@@ -53,6 +66,7 @@ LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences) {
   load.context = options.Get<int64_t>(Opt::kContext);
   load.micro_batch =
       std::min(options.Get<int64_t>(Opt::kUbatch), options.Get<int64_t>(Opt::kBatch));
+  ReadSplit(options, load);
   const int64_t parallel = options.GetOr<int64_t>(Opt::kParallel, -1);
   load.sequences = parallel > 0 ? parallel : sequences;
   load.threads = static_cast<int>(std::max<int64_t>(0, options.GetOr<int64_t>(Opt::kThreads, -1)));
@@ -126,7 +140,10 @@ std::unique_ptr<Opened> OpenWithProgress(LoadOptions options) {
                                        ProgressOptions{.unit = ProgressUnit::kBytes});
     bar->Set(static_cast<uint64_t>(done));
   };
-  return std::make_unique<Opened>(options);
+  auto opened = std::make_unique<Opened>(options);
+  if (opened->leads()) return opened;
+  opened->Follow();
+  return nullptr;
 }
 
 template std::unique_ptr<Engine> OpenWithProgress<Engine>(LoadOptions options);

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// --model, --ctx-size, --ubatch-size, --parallel, --threads, --cache-type-k, --cache-type-v. `sequences`: when --parallel does not say.
+// What the options say of a model: file, context, batch, cache, threads, ranks. `sequences`: when --parallel does not say.
 LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences = 1);
 
 // The sampling options of a generating command.
 SamplingParams ReadSamplingParams(const OptionValues& options);
 
-// Opens a model with a progress bar on the terminal.
+// Opens a model with a progress bar on the terminal. A process that follows another (Model::leads) does so until that ends, and gets null.
 template <typename Opened>
 std::unique_ptr<Opened> OpenWithProgress(LoadOptions options);
 extern template std::unique_ptr<Engine> OpenWithProgress<Engine>(LoadOptions options);

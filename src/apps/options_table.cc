@@ -9,6 +9,8 @@ constexpr CommandSet kGenerate = {kRun, kChat, kServe};
 constexpr CommandSet kComputeButBench = kGenerate | CommandSet{kLogits, kPpl, kVerify, kImatrix};
 constexpr CommandSet kCompute = kComputeButBench | CommandSet{kBench};
 constexpr CommandSet kPlanned = kCompute | CommandSet{kPlan};
+// Commands whose model may be cut over ranks.
+constexpr CommandSet kRanked = kGenerate | CommandSet{kLogits, kPpl, kVerify, kBench, kPlan};
 constexpr CommandSet kOpenButBench = kComputeButBench | CommandSet{kPlan, kTokenize, kInspect};
 constexpr CommandSet kOpen = kOpenButBench | CommandSet{kBench};
 constexpr CommandSet kThreaded = kComputeButBench | CommandSet{kPlan, kConvert, kQuantize, kSynth};
@@ -136,14 +138,17 @@ constexpr OptionRow kRows[] = {
     "YaRN low correction dimension; negative: as the file says"},
 
 // Threads and ranks
-{Opt::kRanks, Group::kParallel, kPlanned, "--ranks", Kind::kInteger, "N", "1..1024", "1", "",
+{Opt::kRanks, Group::kParallel, kRanked, "--ranks", Kind::kInteger, "N", "1..1024", "1", "",
     "teams of threads that the model is cut over, in each process; under mpirun all processes' "
-    "teams count"},
-{Opt::kSplitMode, Group::kParallel, kPlanned, "-sm --split-mode", Kind::kChoice, "MODE",
+    "teams count (default: as many as --tensor-split names, else 1)"},
+{Opt::kSplitMode, Group::kParallel, kRanked, "-sm --split-mode", Kind::kChoice, "MODE",
     "none|layer|tensor|graph=tensor|row!tensor", "tensor", "LLAMA_ARG_SPLIT_MODE",
     "how ranks share the model: none (one rank), layer (whole layers), tensor (a slice of every "
     "layer)"},
-{Opt::kTensorSplit, Group::kParallel, kPlanned, "-ts --tensor-split", Kind::kReals, "A,B,...",
+{Opt::kExpertSplit, Group::kParallel, kRanked, "--expert-split", Kind::kChoice, "HOW",
+    "slices|whole", "slices", "",
+    "what ranks have of a mixture of experts: a slice of every expert, or some experts whole"},
+{Opt::kTensorSplit, Group::kParallel, kRanked, "-ts --tensor-split", Kind::kReals, "A,B,...",
     "0..", "", "LLAMA_ARG_TENSOR_SPLIT",
     "proportions of the ranks, such as 3,1 (default: equal)"},
 {Opt::kThreads, Group::kParallel, kThreaded, "-t --threads", Kind::kInteger, "N", "-1..65536", "-1",
@@ -247,7 +252,7 @@ constexpr OptionRow kRows[] = {
     kOnOffAuto, "auto", "",
     "colours; auto: where stdout is a terminal"},
 {Opt::kTrace, Group::kOutput, {kRun}, "--trace", Kind::kSwitch, "", "", "off", "",
-    "print every step of the program with its time on stderr"},
+    "print every step of the program with its time on stderr, barriers and collectives"},
 {Opt::kHidden, Group::kOutput, {kLogits}, "--hidden", Kind::kSwitch, "", "", "off", "",
     "write the hidden state after every layer too, as hidden.L"},
 {Opt::kMtp, Group::kOutput, {kLogits}, "--mtp", Kind::kSwitch, "", "", "off", "",

@@ -123,7 +123,7 @@ enum class Opt : uint8_t {
   kModel, kOverrideKv, kCheckTensors, kMlock, kRopeScaling, kRopeScale, kRopeFreqBase,
       kRopeFreqScale,
   kYarnOrigCtx, kYarnExtFactor, kYarnAttnFactor, kYarnBetaSlow, kYarnBetaFast,
-  kRanks, kSplitMode, kTensorSplit, kThreads, kBenchThreads,
+  kRanks, kSplitMode, kExpertSplit, kTensorSplit, kThreads, kBenchThreads,
   kContext, kBatch, kUbatch, kParallel, kCacheTypeK, kCacheTypeV, kKvRotate,
       kCacheRam,
   kCachePrompt, kPromptCache, kPromptCacheAll, kPromptCacheRo,

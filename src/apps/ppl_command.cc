@@ -231,6 +231,7 @@ int RunPpl(const OptionValues& options, Positional) {
     if (windows.count() == 0) throw Refused("--chunks: expected at least one, found 0");
   };
   auto model = OpenWithProgress<Model>(load);
+  if (!model) return 0;
 
   const PplSums sums = PplRun(*model, windows, base ? &*base : nullptr, save_to).Run();
   if (options.Get<bool>(Opt::kJson)) {

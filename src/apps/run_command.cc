@@ -3,6 +3,7 @@
 #include "apps/input.h"
 #include "apps/model_options.h"
 #include "apps/terminal.h"
+#include "apps/trace_report.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 
@@ -13,11 +14,13 @@ int RunRun(const OptionValues& options, Positional) {
   const std::string text = ReadInputText(options);
   RequestOptions request;
   LoadOptions load = ReadLoadOptions(options);
+  load.trace = options.Get<bool>(Opt::kTrace);
   load.accept = [&](const Model& model) {
     request.prompt = model.tokenizer().Encode(text, {.add_special = true, .parse_special = true});
     if (const auto refusal = PromptRefusal(model, request.prompt)) throw *refusal;
   };
   auto engine = OpenWithProgress<Engine>(load);
+  if (!engine) return 0;
   request.sampling = sampling;
   request.max_tokens = std::max<int64_t>(-1, options.Get<int64_t>(Opt::kPredict));
   request.ignore_eos = options.Get<bool>(Opt::kIgnoreEos);
@@ -36,6 +39,7 @@ int RunRun(const OptionValues& options, Positional) {
         "more",
         engine->model().context());
   }
+  if (load.trace) fmt::print(stderr, "{}", TraceReport(engine->model()));
   if (options.Get<bool>(Opt::kShowTimings))
     Log(LogLevel::kInfo, "{}", SpeedReport(*engine, summary));
   ThrowIfInterrupted();

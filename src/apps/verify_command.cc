@@ -44,19 +44,26 @@ std::vector<int32_t> ReadTokens(const OptionValues& options, const Tokenizer& to
 // The plainest shape, and what the options say; where they say nothing, the whole matrix.
 std::vector<OpenedShape> ReadShapes(const OptionValues& options, const LoadOptions& load) {
   const bool given = std::ranges::any_of(
-      std::initializer_list<Opt>{Opt::kRanks, Opt::kSplitMode, Opt::kTensorSplit, Opt::kThreads},
+      std::initializer_list<Opt>{Opt::kRanks, Opt::kSplitMode, Opt::kExpertSplit, Opt::kTensorSplit,
+                                 Opt::kThreads},
       [&](Opt option) { return options.Given(option); });
   std::vector<OpenedShape> shapes =
       ShapesToVerify(AvailableIsas(), options.Get<bool>(Opt::kEveryShape));
   if (!given) return shapes;
   shapes.resize(1);
-  shapes.push_back({load.ranks, load.split, load.proportions, std::max(load.threads, load.ranks),
-                    shapes[0].isa});
+  shapes.push_back({.ranks = load.ranks,
+                    .split = load.split,
+                    .proportions = load.proportions,
+                    .experts = load.experts,
+                    .threads = std::max(load.threads, load.ranks),
+                    .isa = shapes[0].isa});
   return shapes;
 }
 
 std::string ShapeText(const OpenedShape& shape) {
-  std::string text = fmt::format("{} {} ", shape.ranks, SplitModeName(shape.split));
+  const bool whole = shape.experts == ExpertSplit::kWhole;
+  std::string text =
+      fmt::format("{} {} ", shape.ranks, whole ? "experts" : SplitModeName(shape.split));
   return text + (shape.proportions.empty() ? "even"
                                            : fmt::format("{}", fmt::join(shape.proportions, ":")));
 }
@@ -75,6 +82,7 @@ boost::json::object Object(const VerifiedRun& run) {
   boost::json::object out = {{"ranks", run.opened.ranks},
                              {"split", SplitModeName(run.opened.split)},
                              {"proportions", boost::json::value_from(run.opened.proportions)},
+                             {"experts", ExpertSplitName(run.opened.experts)},
                              {"threads", run.opened.threads},
                              {"isa", IsaName(run.opened.isa)},
                              {"micro_batch", run.micro_batch},

@@ -27,11 +27,17 @@ void TakeLargest(std::span<const float* const> rows, int64_t count, float* out) 
   }
 }
 
+std::atomic<bool> ends_alone{false};
+
 }  // namespace
 
 std::span<const TransportRow> Transports() { return kTransports; }
 
+void EndAlone() { ends_alone = true; }
+bool EndsAlone() { return ends_alone; }
+
 int Processes() { return MpiProcesses(); }
+int ThisProcess() { return MpiProcess(); }
 int ProcessesOnThisHost() { return MpiLocalProcesses(); }
 
 std::unique_ptr<RankGroup> ConnectRanks(const GroupOptions& options) {

@@ -144,9 +144,14 @@ struct TransportRow {
 };
 std::span<const TransportRow> Transports();
 
-// Processes of the run, and those of them on this host, this one included.
+// Processes of the run, this one's number among them, and how many are on this host, as whoever started them says.
 int Processes();
+int ThisProcess();
 int ProcessesOnThisHost();
+
+// Says that this process ends because something failed: its end waits for no other process, and whoever started them ends those.
+void EndAlone();
+bool EndsAlone();
 
 // The group that this process was started for. Throws Refused where the build lacks what the environment asks for.
 std::unique_ptr<RankGroup> ConnectRanks(const GroupOptions& options);

@@ -96,7 +96,8 @@ class Process {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
   ~Process() {
-    MPI_Finalize();
+    // It waits for all.
+    if (!EndsAlone()) MPI_Finalize();
     watch_.reset();
   }
 

@@ -79,8 +79,8 @@ ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options)
   ProgramOptions program;
   program.max_tokens = std::max(options.micro_batch, options.sequences);
   const int64_t rows_in_memory = kLogitBytes / (VocabOf(graph) * 4);
-  program.max_outputs = std::min(std::max({rows_in_memory, options.sequences, options.outputs}),
-                                 program.max_tokens);
+  program.max_outputs =
+      std::min(std::max({rows_in_memory, options.sequences, options.outputs}), program.max_tokens);
   program.hidden = options.hidden;
   if (options.next_token) program.kept = {graph.final_hidden};
   return program;
@@ -106,7 +106,7 @@ Model::Model(const LoadOptions& options) : isa_(options.isa ? *options.isa : Bes
   for (const std::string& text : group_->Collect(std::to_string(context_)))
     context_ = std::min<int64_t>(context_, std::atoll(text.c_str()));
   Together([&] {
-    if (options.accept) options.accept(*this);
+    if (options.accept && leads()) options.accept(*this);
     Load(options);
   });
 }
@@ -171,21 +171,27 @@ void Model::ExpectAlike(const LoadOptions& options) const {
     std::string_view what;
     std::string mine;
   };
-  for (const Row& row :
-       {Row{"file", FileIdentity(*file_)},
-        {"build", BuildIdentity()},
-        {"options",
-         fmt::format("-c {} -ub {} -np {} -ctk {} -ctv {} --kv-rotate {} {} -sm {} -ts {}",
-                     options.context, options.micro_batch, options.sequences, options.k_type,
-                     options.v_type, Rotates(*kv_types_.k, options.kv_rotation),
-                     Rotates(*kv_types_.v, options.kv_rotation), SplitModeName(options.split),
-                     fmt::join(options.proportions, ","))}}) {
+  const Row rows[] = {
+      {"file", FileIdentity(*file_)},
+      {"build", BuildIdentity()},
+      {"--ctx-size", std::to_string(options.context)},
+      {"--ubatch-size", std::to_string(options.micro_batch)},
+      {"--parallel", std::to_string(options.sequences)},
+      {"--cache-type-k", std::string(kv_types_.k->name)},
+      {"--cache-type-v", std::string(kv_types_.v->name)},
+      {"--kv-rotate", fmt::format("{} {}", Rotates(*kv_types_.k, options.kv_rotation),
+                                  Rotates(*kv_types_.v, options.kv_rotation))},
+      {"--split-mode", std::string(SplitModeName(options.split))},
+      {"--tensor-split", fmt::format("{}", fmt::join(options.proportions, ","))},
+      {"--expert-split", std::string(ExpertSplitName(options.experts))},
+      {"snapshots", std::to_string(options.snapshots)},
+      {"results", fmt::format("{} {} {}", options.outputs, options.hidden, options.next_token)}};
+  for (const Row& row : rows) {
     const std::vector<std::string> all = group_->Collect(row.mine);
     for (size_t i = 1; i < all.size(); ++i) {
-      if (all[i] != all[0]) {
-        throw Refused("{} of process {}: expected that of process 0, {}, found {}", row.what, i,
-                      all[0], all[i]);
-      }
+      if (all[i] == all[0]) continue;
+      throw Refused("{} of process {}: expected that of process 0, {}, found {}", row.what, i,
+                    Printable(all[0]), Printable(all[i]));
     }
   }
 }
@@ -234,7 +240,7 @@ void Model::AddSideGraphs(const LoadOptions& options) {
 
 ShardedGraph Model::Sharded(const Graph& graph, const GgufFile& file,
                             const LoadOptions& options) const {
-  const Plan plan = MakePlan(options.split, group_->ranks(), options.proportions);
+  const Plan plan = MakePlan(options.split, group_->ranks(), options.proportions, options.experts);
   return Shard(graph, plan, [&](const WeightSource& source) -> const Format& {
     return WeightFormat(source.of_model ? *file_ : file, source);
   });
@@ -266,7 +272,8 @@ void Model::Load(const LoadOptions& options) {
                 .pages = options.sequences * CeilDiv(context_, kPageTokens),
                 .slots = options.sequences,
                 .snapshots = snapshots_,
-                .isa = isa_},
+                .isa = isa_,
+                .trace = options.trace},
                options.progress);
   for (SideGraph* side : side_graphs()) side->ranks->LoadBeside();
 }

@@ -30,6 +30,7 @@ struct LoadOptions {
   int ranks = 1;    // of this process; under mpirun those of all processes count
   SplitMode split = SplitMode::kTensor;
   std::vector<double> proportions;  // of all ranks; empty: equal
+  ExpertSplit experts = ExpertSplit::kSlices;
   double lost_after_seconds = 8;    // that a process may be silent
   int64_t snapshots = -1;     // recurrent states kept at the ends of cached prefixes; below 0: two a sequence and two more
   std::string k_type = "f16", v_type = "f16";
@@ -39,8 +40,10 @@ struct LoadOptions {
   int64_t memory_limit = 0;  // bytes the model may take; 0: what the system has free
   std::optional<Isa> isa = {};  // none: BestIsa()
   int64_t outputs = 0;       // rows of logits that a batch may ask for; 0: what 64 MiB hold, at least one a sequence
+  bool trace = false;        // measure steps (Executor::SetTracing)
   bool hidden = false;       // keep the residual stream after every layer (ProgramOptions::hidden)
-  // Called before weights are read, when file, tokenizer, graph and context are known: throws Refused for what the caller cannot run.
+  // Called where the process leads, before weights are read, when file, tokenizer, graph and context are known: throws Refused for what the
+  // caller cannot run.
   std::function<void(const Model&)> accept;
   bool next_token = false;   // open the next-token block too, and keep the rows that it goes on from
   std::string draft = {};    // a draft checkpoint for this model, opened beside it
@@ -101,6 +104,8 @@ class Model {
   // A team of all threads of this process, for work between batches.
   ThreadTeam& team();
   int threads() const;
+  // Of all processes.
+  int total_ranks() const { return group_->ranks(); }
   Isa isa() const { return isa_; }
 
   int64_t vocab() const;

@@ -135,10 +135,18 @@ class ShapeRuns {
   std::optional<RowHashes> hashes_;
 };
 
+bool HasExperts(const Graph& graph) {
+  return std::ranges::any_of(graph.values, [](const Value& value) {
+    return value.kind == Value::Kind::kWeight &&
+           std::ranges::any_of(value.shape, [](const Axis& axis) { return axis.name == 'e'; });
+  });
+}
+
 LoadOptions OptionsOf(const Verification& verification, const OpenedShape& shape) {
   LoadOptions load = verification.load;
   load.ranks = shape.ranks;
   load.split = shape.split;
+  load.experts = shape.experts;
   load.threads = shape.threads;
   load.isa = shape.isa;
   load.proportions.clear();
@@ -171,6 +179,7 @@ std::vector<OpenedShape> ShapesToVerify(std::span<const Isa> isas, bool every) {
                                {4},
                                {2, kTensor, {7, 1}},
                                {2, kTensor, {1, 0}},
+                               {2, kTensor, {}, ExpertSplit::kWhole},
                                {2, kLayer},
                                {3, kLayer, {2, 0, 1}}};
   const Isa best = isas.back();
@@ -197,9 +206,11 @@ bool Verify(const Verification& verification,
             FunctionRef<std::unique_ptr<Model>(const LoadOptions&)> open,
             FunctionRef<void(const VerifiedRun&)> visit) {
   std::vector<size_t> expected;
-  bool same = true;
+  bool same = true, experts = true;
   for (const OpenedShape& shape : verification.shapes) {
+    if (shape.experts == ExpertSplit::kWhole && !experts) continue;
     const std::unique_ptr<Model> model = open(OptionsOf(verification, shape));
+    experts = HasExperts(model->graph());
     if (!model->leads()) {
       model->Follow();
       continue;

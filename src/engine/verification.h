@@ -19,6 +19,7 @@ struct OpenedShape {
   SplitMode split = SplitMode::kTensor;
   // Of the ranks in turn, again from the first where there are more; empty: equal. 0: nothing.
   std::vector<double> proportions = {};
+  ExpertSplit experts = ExpertSplit::kSlices;
   int threads = 1;  // of each process
   Isa isa = Isa::kPortable;
   bool once = false;  // run alone, in one size of batches: instruction sets that are slow
@@ -53,7 +54,7 @@ struct Verification {
 // of them at least once.
 std::vector<OpenedShape> ShapesToVerify(std::span<const Isa> isas, bool every);
 
-// Opens the model in each shape and runs the tokens in each micro-batch and company; `visit` sees every run as it ends. Processes that do not lead
+// Opens the model in each shape, but not with whole experts where it has none, and runs the tokens in each micro-batch and company; `visit` sees every run as it ends. Processes that do not lead
 // follow, and see none. Returns whether all runs had the same bits. Throws as Model and Evaluator::Run() do.
 bool Verify(const Verification& verification,
             FunctionRef<std::unique_ptr<Model>(const LoadOptions&)> open,

@@ -50,7 +50,8 @@ RankSet::RankSet(const ShardedGraph& sharded, const GgufFile& file, int first_ra
 }
 
 RankSet::~RankSet() {
-  if (group_ == nullptr || model_ != nullptr || group_->processes() == 1 || !group_->leads()) return;
+  if (group_ == nullptr || model_ != nullptr || group_->processes() == 1 || !group_->leads())
+    return;
   std::string end(1, kEnd);
   group_->Broadcast(end);
 }
@@ -134,10 +135,11 @@ bool RankSet::Borrows(int i, const WeightUse& use) const {
 
 void RankSet::LoadBeside() {
   if (model_->group_->processes() > 1) {
-    throw Refused("{}: a graph beside a model: expected one process, found {}",
-                  At(0).graph->name, model_->group_->processes());
+    throw Refused("{}: a graph beside a model: expected one process, found {}", At(0).graph->name,
+                  model_->group_->processes());
   }
   pages_ = model_->pages_, snapshots_ = model_->snapshots_;
+  isa_ = model_->isa_;
   drivers_ = model_->drivers_;
   group_ = model_->group_;
   drivers_->Run([&](int i) {
@@ -149,15 +151,16 @@ void RankSet::LoadBeside() {
     }
     rank.team = of_model.team, rank.pool = of_model.pool, rank.recurrent = of_model.recurrent;
     rank.weights = std::make_unique<WeightStore>(rank.uses, file_, *rank.team, nullptr, lenders);
-    MakeExecutor(i, model_->isa_);
+    MakeExecutor(i);
   });
 }
 
-void RankSet::MakeExecutor(int i, Isa isa) {
+void RankSet::MakeExecutor(int i) {
   Rank& rank = At(i);
   rank.executor =
       std::make_unique<Executor>(*rank.graph, *rank.program, *rank.weights, *rank.pool,
-                                 *rank.recurrent, *rank.team, KernelsFor(isa), group_->local(i));
+                                 *rank.recurrent, *rank.team, KernelsFor(isa_), group_->local(i));
+  rank.executor->SetTracing(trace_);
 }
 
 void RankSet::Load(RankGroup& group, const RankOptions& options,
@@ -165,6 +168,7 @@ void RankSet::Load(RankGroup& group, const RankOptions& options,
   pages_ = options.pages;
   snapshots_ = options.snapshots;
   isa_ = options.isa;
+  trace_ = options.trace;
   // Ranks read at the same time; who listens hears one after the other.
   const int64_t all = weight_bytes();
   std::mutex mutex;
@@ -195,7 +199,7 @@ void RankSet::LoadRank(int i, const RankOptions& options, const WeightStore::Pro
   const std::vector<StateSpec> states = States(i);
   rank.pool = std::make_unique<KvPool>(states, options.kv, options.pages);
   rank.recurrent = std::make_unique<RecurrentPool>(states, options.slots, options.snapshots);
-  MakeExecutor(i, options.isa);
+  MakeExecutor(i);
 }
 
 void RankSet::Run(const Batch& batch) {

@@ -22,6 +22,7 @@ struct RankOptions {
   int64_t pages = 0;
   int64_t slots = 0, snapshots = 0;  // of recurrent states
   Isa isa = Isa::kPortable;
+  bool trace = false;  // Executor::SetTracing()
 };
 
 class RankSet {
@@ -37,6 +38,7 @@ class RankSet {
   // In the leading process, lets Follow() return in the others.
   ~RankSet();
 
+  int first_rank() const { return first_rank_; }
   int local_ranks() const { return static_cast<int>(ranks_.size()); }
   const ProgramOptions& options() const { return options_; }
   const Graph& graph(int i) const { return *At(i).graph; }
@@ -63,6 +65,9 @@ class RankSet {
   RecurrentPool& recurrent_pool(int i) { return *At(i).recurrent; }
   ThreadTeam& team(int i) { return *At(i).team; }
   Executor& executor(int i) { return *At(i).executor; }
+  const Executor& executor(int i) const { return *At(i).executor; }
+  // Of the rank's collectives so far.
+  const ExchangeCounts& exchanges(int i) const { return group_->local(i).counts(); }
   RankGroup& group() { return *group_; }
   // The position that a sequence of recurrent states can go back to without its tokens being taken in again.
   int64_t Checkpoint(int64_t slot) const;
@@ -103,7 +108,7 @@ class RankSet {
   std::vector<StateSpec> States(int i) const;
   bool Borrows(int i, const WeightUse& use) const;
   void LoadRank(int i, const RankOptions& options, const WeightStore::Progress& progress);
-  void MakeExecutor(int i, Isa isa);
+  void MakeExecutor(int i);
   // Runs on the ranks of this process.
   void RunHere(const Batch& batch);
   void RunPieces(const std::vector<Batch>& pieces);
@@ -121,6 +126,7 @@ class RankSet {
   std::vector<Kept> kept_;
   int64_t pages_ = 0, snapshots_ = 0;
   Isa isa_ = Isa::kPortable;
+  bool trace_ = false;
   RankGroup* group_ = nullptr;
   std::shared_ptr<ThreadTeam> drivers_;  // member i drives the team of rank i
 

@@ -12,7 +12,13 @@ std::string_view SplitModeName(SplitMode mode) {
   return kNames[static_cast<size_t>(mode)];
 }
 
-Plan MakePlan(SplitMode mode, int32_t ranks, const std::vector<double>& proportions) {
+std::string_view ExpertSplitName(ExpertSplit split) {
+  constexpr std::string_view kNames[] = {"slices", "whole"};
+  return kNames[static_cast<size_t>(split)];
+}
+
+Plan MakePlan(SplitMode mode, int32_t ranks, const std::vector<double>& proportions,
+              ExpertSplit experts) {
   if (ranks < 1 || ranks > kMostRanks) {
     throw Refused("plan: ranks: expected 1 to {}, found {}", kMostRanks, ranks);
   }
@@ -34,6 +40,7 @@ Plan MakePlan(SplitMode mode, int32_t ranks, const std::vector<double>& proporti
     throw Refused("plan: proportions: expected one above 0, found only 0");
   }
   Plan plan;
+  if (experts == ExpertSplit::kWhole) plan.seeds = "grefv";
   if (mode == SplitMode::kLayer) {
     plan.mesh.pipeline = ranks;
     plan.pipeline_shares = proportions;

@@ -1,0 +1,178 @@
+// The commands that run a model, over ranks of one process and of several.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <tiny_model.h>
+
+#include <cstdlib>
+#include <regex>
+
+#include "apps/program_run.h"
+#include "gguf/temp_folder.h"
+
+namespace lockstep {
+namespace {
+
+using test::TempFolder;
+using test::TinyModel;
+
+const std::vector<std::vector<std::string>> kSplits = {
+    {"--ranks", "2"},
+    {"--ranks", "3", "-t", "6"},
+    {"-ts", "3,1"},
+    {"-ts", "1,0"},
+    {"--ranks", "2", "-sm", "graph", "-ts", "1,7"},
+    {"--ranks", "2", "-sm", "layer"},
+    {"-sm", "layer", "-ts", "0,1,1"},
+    {"--ranks", "2", "--expert-split", "whole"}};
+
+class RanksCommands : public ::testing::Test {
+ protected:
+  RanksCommands() : model_(folder_ / "tiny.gguf") {
+    TinyModel model(test::OptionsFor("qwen3moe"));
+    model.keys["tokenizer.chat_template"] = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    model.Write(model_);
+    std::string text;
+    for (int i = 0; i < 12; ++i) text += fmt::format("line {} of a text\n", i);
+    text_ = folder_.Put("text", text);
+  }
+
+  ProgramRun Run(std::vector<std::string> arguments,
+                 const std::vector<std::string>& split = {}) const {
+    arguments.insert(arguments.end(), split.begin(), split.end());
+    for (std::string& argument : arguments) argument = Filled(argument);
+    return RunProgram({arguments.begin(), arguments.end()});
+  }
+
+  struct Outcome {
+    int code;
+    std::string output;
+  };
+  // Runs a command in a shell, where LOCKSTEP, MODEL, TEXT and DIR stand for paths, and MPI n for mpirun with so many processes.
+  Outcome Shell(std::string command) const {
+    command = std::regex_replace(command, std::regex("MPI (\\d)"),
+                                 "mpirun --allow-run-as-root --oversubscribe --mca "
+                                 "btl_vader_single_copy_mechanism none -n $1 LOCKSTEP");
+    FILE* pipe = popen(("export HOME=/no/such/folder; " + Filled(command)).c_str(), "r");
+    std::string output;
+    char buffer[4096];
+    while (size_t size = std::fread(buffer, 1, sizeof(buffer), pipe)) output.append(buffer, size);
+    const int status = pclose(pipe);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+  }
+  static bool HasMpi() { return std::system("command -v mpirun >/dev/null") == 0; }
+
+  std::string Filled(std::string text) const {
+    for (const auto& [word, path] :
+         {std::pair<std::string, std::string>{"LOCKSTEP", LOCKSTEP_PROGRAM},
+          {"MODEL", model_},
+          {"TEXT", text_},
+          {"DIR", folder_ / ""}})
+      for (size_t at; (at = text.find(word)) != std::string::npos;)
+        text.replace(at, word.size(), path);
+    return text;
+  }
+
+  TempFolder folder_;
+  std::string model_, text_;
+};
+
+TEST_F(RanksCommands, GiveTheSameOnAnyRanks) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"logits", "-m", "MODEL", "-f", "TEXT", "-o", "DIRout"},
+      {"run", "-m", "MODEL", "-p", "line 3", "-n", "20", "--ignore-eos", "--temp", "0.8", "--seed",
+       "3", "--no-show-timings"},
+      {"ppl", "-m", "MODEL", "-f", "TEXT", "-c", "64"}};
+  for (const auto& command : commands) {
+    const ProgramRun expected = Run(command, {"-t", "1"});
+    ASSERT_EQ(expected.code, 0) << expected.messages;
+    EXPECT_NE(expected.output, "");
+    for (const auto& split : kSplits) {
+      const ProgramRun found = Run(command, split);
+      EXPECT_EQ(found.code, 0) << found.messages;
+      EXPECT_EQ(found.output, expected.output)
+          << command[0] << " " << fmt::format("{}", fmt::join(split, " "));
+    }
+  }
+}
+
+TEST_F(RanksCommands, BenchMeasuresOnRanks) {
+  const ProgramRun run =
+      Run({"bench", "-m", "MODEL", "-p", "8", "-n", "2", "-r", "1", "--ranks", "2", "-t", "2"});
+  EXPECT_EQ(run.code, 0) << run.messages;
+  EXPECT_NE(run.output.find("tg2"), std::string::npos) << run.output;
+}
+
+TEST_F(RanksCommands, TracePrintsStepsBarriersAndCollectives) {
+  const ProgramRun run =
+      Run({"run", "-m", "MODEL", "-p", "line", "-n", "3", "--trace", "--ranks", "2"});
+  EXPECT_EQ(run.code, 0) << run.messages;
+  EXPECT_TRUE(std::regex_search(run.messages,
+                                std::regex("rank 1: \\d+ steps, \\d+ barriers \\([0-9.]+ a "
+                                           "layer\\), \\d+ collectives \\(2\\.\\d a layer\\), "
+                                           "ran \\d+: [0-9.]+ us and \\d+ bytes each\n")))
+      << run.messages;
+  EXPECT_NE(run.messages.find(" ms "), std::string::npos);
+}
+
+TEST_F(RanksCommands, RefuseWhatIsNoSplitInOneLine) {
+  for (const auto& [split, message] :
+       std::initializer_list<std::pair<std::vector<std::string>, std::string>>{
+           {{"--ranks", "0"}, "--ranks"},
+           {{"--ranks", "2", "-sm", "none"}, "mode none: expected 1 rank, found 2"},
+           {{"--ranks", "2", "-ts", "1,1,1"}, "expected 2, one for each rank, found 3"},
+           {{"-ts", "0,0"}, "found only 0"},
+           {{"-ts", "1,nan"}, "-ts: expected numbers"},
+           {{"-ts", "1,-1"}, "-ts: expected numbers"},
+           {{"-sm", "row"}, "tensor"}}) {
+    const ProgramRun run = Run({"run", "-m", "MODEL", "-p", "line"}, split);
+    EXPECT_EQ(run.code, 2) << message << "\n" << run.messages;
+    EXPECT_NE(run.messages.find(message), std::string::npos) << run.messages;
+    EXPECT_EQ(std::ranges::count(run.messages, '\n'), 1) << run.messages;
+  }
+}
+
+TEST_F(RanksCommands, GiveTheSameInSeveralProcesses) {
+  if (!HasMpi()) GTEST_SKIP() << "mpirun is not installed";
+  const std::string expected = Run({"logits", "-m", "MODEL", "-f", "TEXT", "-o", "DIRout"}).output;
+  for (const char* command : {"MPI 2 logits -m MODEL -f TEXT -o DIRout -t 1 2>&1",
+                              "MPI 2 logits -m MODEL -f TEXT -o DIRout --ranks 2 2>&1",
+                              "MPI 2 logits -m MODEL -f TEXT -o DIRout -sm layer 2>&1",
+                              "MPI 2 logits -m MODEL -f - -o DIRout -ts 1,3 <TEXT 2>&1"}) {
+    const Outcome outcome = Shell(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(outcome.output, expected) << command;
+  }
+  EXPECT_EQ(Shell("MPI 2 ppl -m MODEL -f TEXT -c 64 2>/dev/null").output,
+            Run({"ppl", "-m", "MODEL", "-f", "TEXT", "-c", "64"}).output);
+  EXPECT_EQ(
+      Shell("MPI 2 run -m MODEL -p line -n 9 --ignore-eos --temp 0 2>/dev/null").output,
+      Run({"run", "-m", "MODEL", "-p", "line", "-n", "9", "--ignore-eos", "--temp", "0"}).output);
+  EXPECT_EQ(
+      Shell("printf 'line\\n' | MPI 2 chat -m MODEL -n 5 --ignore-eos --temp 0 2>/dev/null").output,
+      Shell("printf 'line\\n' | LOCKSTEP chat -m MODEL -n 5 --ignore-eos --temp 0 2>/dev/null")
+          .output);
+  const Outcome verify = Shell("MPI 2 verify -m MODEL --tokens 3,4,5,6 --ranks 1 2>&1");
+  EXPECT_EQ(verify.code, 0) << verify.output;
+  EXPECT_NE(verify.output.find("the same bits in all"), std::string::npos) << verify.output;
+}
+
+TEST_F(RanksCommands, OfSeveralProcessesOneSpeaks) {
+  if (!HasMpi()) GTEST_SKIP() << "mpirun is not installed";
+  for (const auto& [command, code, text] :
+       std::initializer_list<std::tuple<std::string, int, std::string>>{
+           {"MPI 2 version 2>&1", 0, "lockstep"},
+           {"MPI 2 run -m DIRabsent -p line 2>&1", 2, "absent: "},
+           {"MPI 2 run -m MODEL -f DIRabsent 2>&1", 2, "absent: "},
+           {"MPI 2 run -m MODEL -p line --tmep 1 2>&1", 2, "--temp"},
+           {"MPI 2 run -m MODEL -p line --ranks 2 -ts 1,1 2>&1", 2,
+            "expected 4, one for each rank, found 2"}}) {
+    const Outcome outcome = Shell(command);
+    EXPECT_EQ(outcome.code, code) << outcome.output;
+    size_t lines = 0;
+    for (size_t at = 0; (at = outcome.output.find(text, at)) != std::string::npos; ++at) ++lines;
+    EXPECT_EQ(lines, 1u) << outcome.output;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
