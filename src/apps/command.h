@@ -38,6 +38,7 @@ int RunConvert(const OptionValues& options, Positional positional);
 int RunImatrix(const OptionValues& options, Positional positional);
 int RunInspect(const OptionValues& options, Positional positional);
 int RunLogits(const OptionValues& options, Positional positional);
+int RunPlan(const OptionValues& options, Positional positional);
 int RunPpl(const OptionValues& options, Positional positional);
 int RunQuantize(const OptionValues& options, Positional positional);
 int RunRun(const OptionValues& options, Positional positional);

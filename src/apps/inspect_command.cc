@@ -2,9 +2,10 @@
 #include <map>
 
 #include "apps/command.h"
+#include "apps/model_options.h"
 #include "apps/terminal.h"
 #include "base/interrupt.h"
-#include "engine/model.h"
+#include "engine/planning.h"
 #include "gguf/gguf_file.h"
 #include "models/models.h"
 #include "text/json_text.h"
@@ -178,6 +179,19 @@ void PrintModel(const GgufFile& file, bool graph, bool program) {
   Print(compiled.Print(stated));
 }
 
+// Stations 4, 5 and 7 of a model cut over ranks.
+void PrintCutModel(const LoadOptions& options, const Plan& plan, bool program) {
+  const PlannedModel model(options);
+  const PlannedRun run = model.Cut(plan);
+  Print(run.sharded.Print(model.graph()));
+  if (!program) return;
+  for (int32_t rank = 0; rank < plan.mesh.ranks(); ++rank) {
+    const RankSet set(run.sharded, model.file(), rank, 1,
+                      ProgramOptionsFor(model.graph(), options));
+    Print(fmt::format("rank {}\n{}", rank, set.program(0).Print(set.graph(0))));
+  }
+}
+
 void WriteValue(JsonWriter& json, const GgufValue& value) {
   struct Visitor {
     JsonWriter& json;
@@ -279,6 +293,13 @@ int RunInspect(const OptionValues& options, Positional) {
   }
   if (metadata) PrintMetadata(file);
   if (tensors) PrintTensors(file);
+  if (options.Given(Opt::kPlanRanks)) {
+    LoadOptions load{.path = options.Require<std::string>(Opt::kModel)};
+    ReadSplit(options, load);
+    load.ranks = static_cast<int>(options.Get<int64_t>(Opt::kPlanRanks));
+    PrintCutModel(load, MakePlan(load.split, load.ranks, load.proportions, load.experts), program);
+    return 0;
+  }
   if (graph || program) PrintModel(file, graph, program);
   if (!metadata && !tensors && !graph && !program) PrintSummary(file);
   return 0;

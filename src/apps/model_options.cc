@@ -45,19 +45,19 @@ void RefuseUnbuilt(const OptionValues& options) {
   }
 }
 
+}  // namespace
+
 void ReadSplit(const OptionValues& options, LoadOptions& load) {
-  if (!options.Has(Opt::kRanks)) return;  // a command that knows one rank only
+  if (!options.Has(Opt::kSplitMode)) return;  // a command that knows one rank only
   load.split = options.Choice<SplitMode>(Opt::kSplitMode);
   load.experts = options.Choice<ExpertSplit>(Opt::kExpertSplit);
   if (options.Given(Opt::kTensorSplit))
     load.proportions = options.Get<std::vector<double>>(Opt::kTensorSplit);
-  load.ranks = static_cast<int>(options.Get<int64_t>(Opt::kRanks));
+  load.ranks = static_cast<int>(options.GetOr<int64_t>(Opt::kRanks, 1));
   // Proportions say how many ranks there are where nothing else does.
   if (!options.Given(Opt::kRanks) && !load.proportions.empty())
     load.ranks = static_cast<int>(std::max<int64_t>(1, std::ssize(load.proportions) / Processes()));
 }
-
-}  // namespace
 
 LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences) {
   RefuseUnbuilt(options);

@@ -11,6 +11,9 @@ namespace lockstep {
 // What the options say of a model: file, context, batch, cache, threads, ranks. `sequences`: when --parallel does not say.
 LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences = 1);
 
+// How ranks share it: --ranks, --split-mode, --tensor-split, --expert-split.
+void ReadSplit(const OptionValues& options, LoadOptions& load);
+
 // The sampling options of a generating command.
 SamplingParams ReadSamplingParams(const OptionValues& options);
 

@@ -11,6 +11,7 @@ constexpr CommandSet kCompute = kComputeButBench | CommandSet{kBench};
 constexpr CommandSet kPlanned = kCompute | CommandSet{kPlan};
 // Commands whose model may be cut over ranks.
 constexpr CommandSet kRanked = kGenerate | CommandSet{kLogits, kPpl, kVerify, kBench, kPlan};
+constexpr CommandSet kCut = kRanked | CommandSet{kInspect};
 constexpr CommandSet kOpenButBench = kComputeButBench | CommandSet{kPlan, kTokenize, kInspect};
 constexpr CommandSet kOpen = kOpenButBench | CommandSet{kBench};
 constexpr CommandSet kThreaded = kComputeButBench | CommandSet{kPlan, kConvert, kQuantize, kSynth};
@@ -141,14 +142,14 @@ constexpr OptionRow kRows[] = {
 {Opt::kRanks, Group::kParallel, kRanked, "--ranks", Kind::kInteger, "N", "1..1024", "1", "",
     "teams of threads that the model is cut over, in each process; under mpirun all processes' "
     "teams count (default: as many as --tensor-split names, else 1)"},
-{Opt::kSplitMode, Group::kParallel, kRanked, "-sm --split-mode", Kind::kChoice, "MODE",
+{Opt::kSplitMode, Group::kParallel, kCut, "-sm --split-mode", Kind::kChoice, "MODE",
     "none|layer|tensor|graph=tensor|row!tensor", "tensor", "LLAMA_ARG_SPLIT_MODE",
     "how ranks share the model: none (one rank), layer (whole layers), tensor (a slice of every "
     "layer)"},
-{Opt::kExpertSplit, Group::kParallel, kRanked, "--expert-split", Kind::kChoice, "HOW",
+{Opt::kExpertSplit, Group::kParallel, kCut, "--expert-split", Kind::kChoice, "HOW",
     "slices|whole", "slices", "",
     "what ranks have of a mixture of experts: a slice of every expert, or some experts whole"},
-{Opt::kTensorSplit, Group::kParallel, kRanked, "-ts --tensor-split", Kind::kReals, "A,B,...",
+{Opt::kTensorSplit, Group::kParallel, kCut, "-ts --tensor-split", Kind::kReals, "A,B,...",
     "0..", "", "LLAMA_ARG_TENSOR_SPLIT",
     "proportions of the ranks, such as 3,1 (default: equal)"},
 {Opt::kThreads, Group::kParallel, kThreaded, "-t --threads", Kind::kInteger, "N", "-1..65536", "-1",
@@ -158,6 +159,19 @@ constexpr OptionRow kRows[] = {
 {Opt::kBenchThreads, Group::kParallel, {kBench}, "-t --threads", Kind::kIntegers, "N,...",
     "-1..65536", "-1", "LLAMA_ARG_THREADS",
     "threads in all, shared out over the ranks; several values are measured in turn"},
+
+{Opt::kMachines, Group::kParallel, {kPlan}, "--machines", Kind::kInteger, "N", "1..1024", "1", "",
+    "machines like this one that the ranks are on, in equal parts"},
+{Opt::kBandwidth, Group::kParallel, {kPlan}, "--bandwidth", Kind::kReal, "GB/S", "0.001..", "", "",
+    "what one machine reads from memory (default: as measured here)"},
+{Opt::kPeak, Group::kParallel, {kPlan}, "--peak", Kind::kReal, "GOP/S", "0.001..", "", "",
+    "8-bit operations of one machine, a product and a sum being two (default: as measured here)"},
+{Opt::kLinkBandwidth, Group::kParallel, {kPlan}, "--link-bandwidth", Kind::kReal, "GB/S", "0.0001..", "",
+    "",
+    "what a rank receives from others (default: memory in one machine, 1.25 between machines)"},
+{Opt::kLinkLatency, Group::kParallel, {kPlan}, "--link-latency", Kind::kReal, "US", "0..", "", "",
+    "microseconds of a collective without its bytes (default: as measured in one machine, 30 between "
+    "machines)"},
 
 // Context and batch
 {Opt::kContext, Group::kContext, kPlanned, "-c --ctx-size", Kind::kInteger, "N", "0..", "0",
@@ -272,6 +286,8 @@ constexpr OptionRow kRows[] = {
     "every tensor: name, format, shape, bytes"},
 {Opt::kGraph, Group::kOutput, {kInspect}, "--graph", Kind::kSwitch, "", "", "off", "",
     "every operation of the model with its named axes"},
+{Opt::kPlanRanks, Group::kOutput, {kInspect}, "--plan", Kind::kInteger, "N", "1..1024", "", "",
+    "with --graph or --program: as cut over N ranks, with the placement of every value and collectives"},
 {Opt::kProgram, Group::kOutput, {kInspect}, "--program", Kind::kSwitch, "", "", "off", "",
     "every step that a run executes, with its buffer and the barriers between"},
 
@@ -621,6 +637,8 @@ constexpr OptionRow kRows[] = {
     "do not use the importance matrix for these tensors; may be repeated"},
 {Opt::kKeepSplit, Group::kConvert, {kQuantize}, "--keep-split", Kind::kSwitch, "", "", "off", "",
     "write as many files as were read"},
+{Opt::kHollow, Group::kConvert, {kSynth}, "--hollow", Kind::kSwitch, "", "", "off", "",
+    "leave the weights out: a file of true size, for inspect and plan, that takes no room on most disks"},
 {Opt::kDryRun, Group::kConvert, {kQuantize, kConvert, kSynth}, "--dry-run", Kind::kSwitch, "", "",
     "off", "",
     "print what would be written, write nothing"},

@@ -11,6 +11,7 @@ int RunSynth(const OptionValues& options, Positional) {
                            .type = options.Get<std::string>(Opt::kSynthType),
                            .output = options.Require<std::string>(Opt::kOutput),
                            .seed = static_cast<uint64_t>(options.Get<int64_t>(Opt::kSeed)),
+                           .hollow = options.Get<bool>(Opt::kHollow),
                            .dry_run = options.Get<bool>(Opt::kDryRun)};
   const SynthResult result = WriteSynth(synth);
   Print(fmt::format(

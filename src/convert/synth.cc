@@ -324,6 +324,10 @@ SynthResult WriteSynth(const SynthOptions& options) {
         std::span(row.tensor.dims).first(static_cast<size_t>(row.tensor.dims_count)));
   }
   if (options.dry_run) return result;
+  if (options.hollow) {
+    writer.FinishHollow();
+    return result;
+  }
   Progress bar("writing", result.bytes, {.unit = ProgressUnit::kBytes});
   Filler filler(options.seed, writer);
   for (const PlannedTensor& row : plan) filler.Write(row, bar);

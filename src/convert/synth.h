@@ -29,6 +29,7 @@ struct SynthOptions {
   std::string architecture, size, type = "q4_0";
   std::string output;  // appears whole or not at all
   uint64_t seed = 1;
+  bool hollow = false;  // weights are left out: the file has a hole in their place
   bool dry_run = false;
 };
 

@@ -86,6 +86,17 @@ ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options)
   return program;
 }
 
+KvTypes KvTypesFor(const LoadOptions& options) {
+  return {&KvType(options.k_type), &KvType(options.v_type)};
+}
+
+ModelOptions GraphOptionsFor(const LoadOptions& options) {
+  const KvTypes types = KvTypesFor(options);
+  return {.context = options.context,
+          .rotate_keys = Rotates(*types.k, options.kv_rotation),
+          .rotate_values = Rotates(*types.v, options.kv_rotation)};
+}
+
 std::string FileIdentity(const GgufFile& file) {
   Sha256 sha;
   for (size_t i = 0; i < file.shard_count(); ++i) sha.Add(file.head(i));
@@ -148,8 +159,8 @@ void Model::Open(const LoadOptions& options) {
   file_.emplace(GgufFile::Open(options.path));
   ExpectModel(ModelSource(*file_, {}));
   tokenizer_.emplace(Tokenizer::FromGguf(*file_));
-  kv_types_ = {&KvType(options.k_type), &KvType(options.v_type)};
-  const ModelSource source(*file_, GraphOptions(options));
+  kv_types_ = KvTypesFor(options);
+  const ModelSource source(*file_, GraphOptionsFor(options));
   trained_context_ = source.Count("context_length");
   graph_ = BuildGraph(source);
   if (vocab() != tokenizer_->size()) {
@@ -159,18 +170,13 @@ void Model::Open(const LoadOptions& options) {
   OpenDraft(options);
 }
 
-ModelOptions Model::GraphOptions(const LoadOptions& options) const {
-  return {.context = options.context,
-          .rotate_keys = Rotates(*kv_types_.k, options.kv_rotation),
-          .rotate_values = Rotates(*kv_types_.v, options.kv_rotation)};
-}
-
 void Model::ExpectAlike(const LoadOptions& options) const {
   if (group_->processes() == 1) return;
   struct Row {
     std::string_view what;
     std::string mine;
   };
+  const ModelOptions graph = GraphOptionsFor(options);
   const Row rows[] = {
       {"file", FileIdentity(*file_)},
       {"build", BuildIdentity()},
@@ -179,8 +185,7 @@ void Model::ExpectAlike(const LoadOptions& options) const {
       {"--parallel", std::to_string(options.sequences)},
       {"--cache-type-k", std::string(kv_types_.k->name)},
       {"--cache-type-v", std::string(kv_types_.v->name)},
-      {"--kv-rotate", fmt::format("{} {}", Rotates(*kv_types_.k, options.kv_rotation),
-                                  Rotates(*kv_types_.v, options.kv_rotation))},
+      {"--kv-rotate", fmt::format("{} {}", graph.rotate_keys, graph.rotate_values)},
       {"--split-mode", std::string(SplitModeName(options.split))},
       {"--tensor-split", fmt::format("{}", fmt::join(options.proportions, ","))},
       {"--expert-split", std::string(ExpertSplitName(options.experts))},
@@ -203,8 +208,8 @@ void Model::OpenDraft(const LoadOptions& options) {
                   group_->ranks());
   }
   draft_ = std::make_unique<DraftModel>(GgufFile::Open(options.draft));
-  const ModelSource target(*file_, GraphOptions(options)),
-      source(draft_->file, GraphOptions(options));
+  const ModelSource target(*file_, GraphOptionsFor(options)),
+      source(draft_->file, GraphOptionsFor(options));
   draft_->graphs = BuildDraft(source, {target, graph_});
 }
 
@@ -221,7 +226,7 @@ void Model::MakePrograms(const LoadOptions& options) {
 
 void Model::AddSideGraphs(const LoadOptions& options) {
   if (options.next_token) {
-    Graph block = BuildNextTokenGraph(ModelSource(*file_, GraphOptions(options)), graph_);
+    Graph block = BuildNextTokenGraph(ModelSource(*file_, GraphOptionsFor(options)), graph_);
     const ProgramOptions program = ProgramOptionsFor(block, options);
     next_token_ = Beside(std::move(block), *file_, program, options);
   }

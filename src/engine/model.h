@@ -54,6 +54,10 @@ struct LoadOptions {
 // The program of a model opened with these options: how many tokens and results a batch may have.
 ProgramOptions ProgramOptionsFor(const Graph& graph, const LoadOptions& options);
 
+// The types of the caches, and what the options say of the file's graphs. Throw Refused for a type that is none.
+KvTypes KvTypesFor(const LoadOptions& options);
+ModelOptions GraphOptionsFor(const LoadOptions& options);
+
 // What a file is, to tell one from another without reading its weights: SHA-256 of metadata, directories and size.
 std::string FileIdentity(const GgufFile& file);
 
@@ -122,8 +126,6 @@ class Model {
   void Open(const LoadOptions& options);
   void ExpectAlike(const LoadOptions& options) const;
   void MakePrograms(const LoadOptions& options);
-  // What the options say of the file's graphs.
-  ModelOptions GraphOptions(const LoadOptions& options) const;
   ShardedGraph Sharded(const Graph& graph, const GgufFile& file, const LoadOptions& options) const;
   void OpenDraft(const LoadOptions& options);
   void AddSideGraphs(const LoadOptions& options);

@@ -219,6 +219,16 @@ void GgufWriter::Finish() {
   file_.Commit();
 }
 
+void GgufWriter::FinishHollow() {
+  WriteHead();
+  uint64_t end = file_.size();
+  for (const Declared& tensor : tensors_)
+    end = (Size(end) + tensor.bytes).AlignUp(alignment_).value_or(0);
+  constexpr std::byte kZero{};
+  if (end > file_.size()) file_.WriteAt(end - 1, {&kZero, 1});
+  file_.Commit();
+}
+
 #define LOCKSTEP_WRITABLE(T)                                       \
   template GgufArrayData GgufArrayData::Of<T>(std::span<const T>); \
   template void GgufWriter::Add<T>(std::string_view, T);

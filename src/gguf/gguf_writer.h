@@ -66,6 +66,8 @@ class GgufWriter {
 
   // Failed where a tensor's data is incomplete. The file is there when this returns.
   void Finish();
+  // In place of Write() and Finish(): all data is zero, and takes no room where the file system has holes.
+  void FinishHollow();
 
  private:
   struct Declared {

@@ -1,0 +1,94 @@
+#include "shard/cost.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+// The stage whose ranks wait for it.
+int32_t StageOf(const Collective& collective, const Mesh& mesh) {
+  const auto giver = std::ranges::find_if(collective.numbers, [](int64_t n) { return n > 0; });
+  const int32_t stage = mesh.stage(static_cast<int32_t>(giver - collective.numbers.begin()));
+  return collective.kind == Collective::Kind::kSend ? std::min(stage + 1, mesh.pipeline - 1)
+                                                    : std::min(stage, mesh.pipeline - 1);
+}
+
+// The slower of reading and multiplying on one rank.
+Cost Work(double bytes, double ops, const RankSpeed& speed) {
+  const double memory = bytes / speed.bytes_per_s, compute = ops / speed.ops_per_s;
+  return memory >= compute ? Cost{.memory = memory} : Cost{.compute = compute};
+}
+
+void Add(Cost& to, const Cost& cost) {
+  to.memory += cost.memory;
+  to.compute += cost.compute;
+  to.exchange += cost.exchange;
+}
+
+// work(rank): what a rank of the stage does. rows: of each collective.
+template <typename F>
+std::vector<Cost> StageCosts(const ShardedGraph& sharded, const RankSpeed& speed, double rows,
+                             F work) {
+  const Mesh& mesh = sharded.plan.mesh;
+  std::vector<Cost> stages(static_cast<size_t>(mesh.pipeline));
+  for (int32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    Cost& stage = stages[static_cast<size_t>(mesh.stage(rank))];
+    const Cost cost = work(static_cast<size_t>(rank));
+    if (cost.seconds() > stage.seconds()) stage = cost;
+  }
+  for (const Collective& collective : sharded.collectives) {
+    // Results are gathered for the last row alone.
+    const double count = collective.layer < 0 ? 1 : rows;
+    stages[static_cast<size_t>(StageOf(collective, mesh))].exchange +=
+        speed.collective_seconds +
+        count * static_cast<double>(collective.most_received()) / speed.link_bytes_per_s;
+  }
+  return stages;
+}
+
+}  // namespace
+
+Cost DecodeCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
+                const RankSpeed& speed, int64_t depth) {
+  Cost all;
+  for (const Cost& stage : StageCosts(sharded, speed, 1, [&](size_t rank) {
+         const RankLoad& load = loads[rank];
+         return Work(load.token_bytes + load.position_bytes * static_cast<double>(depth),
+                     load.token_ops + load.output_ops, speed);
+       }))
+    Add(all, stage);
+  return all;
+}
+
+Cost PrefillCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
+                 const RankSpeed& speed, int64_t tokens) {
+  const int32_t pieces = std::max(1, sharded.plan.mesh.pipeline);
+  const double rows = static_cast<double>(tokens) / pieces;
+  const std::vector<Cost> stages = StageCosts(sharded, speed, rows, [&](size_t rank) {
+    const RankLoad& load = loads[rank];
+    return Work(std::min(load.weight_bytes, load.token_bytes * rows),
+                load.token_ops * rows + load.output_ops, speed);
+  });
+  Cost all;
+  for (const Cost& stage : stages) Add(all, stage);
+  // The first piece passes all stages; the others follow at the pace of the slowest.
+  const Cost& slowest =
+      *std::ranges::max_element(stages, {}, [](const Cost& stage) { return stage.seconds(); });
+  for (int32_t i = 1; i < pieces; ++i) Add(all, slowest);
+  return all;
+}
+
+Traffic TokenTraffic(const ShardedGraph& sharded) {
+  Traffic traffic;
+  for (const Collective& collective : sharded.collectives) {
+    using enum Collective::Kind;
+    int64_t& count = collective.kind == kReduce   ? traffic.reduces
+                     : collective.kind == kGather ? traffic.gathers
+                                                  : traffic.sends;
+    ++count;
+    traffic.bytes += collective.most_received();
+  }
+  return traffic;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// What a plan will cost: seconds of a step, from what ranks read, multiply and exchange, and from the speed of machines.
+//
+// Ranks of a stage work at the same time and meet in collectives, so a stage takes as long as its slowest rank, and collectives on top. One token
+// passes the stages one after the other; a prompt is cut in as many pieces as there are stages, which then work side by side.
+#pragma once
+
+#include <vector>
+
+#include "shard/shard.h"
+
+namespace lockstep {
+
+// Speeds that one rank has for itself.
+struct RankSpeed {
+  double bytes_per_s = 0;         // read from memory
+  double ops_per_s = 0;           // of 8-bit codes; a multiplication and an addition are two
+  double link_bytes_per_s = 0;    // received from other ranks
+  double collective_seconds = 0;  // of a collective of no bytes
+};
+
+// What one rank does.
+struct RankLoad {
+  double weight_bytes = 0;    // that are multiplied
+  double token_bytes = 0;     // of them, what one token reads
+  double position_bytes = 0;  // of the cache, for each position that a token sees
+  double token_ops = 0;       // of one token, without the output head
+  double output_ops = 0;      // of a row of logits
+};
+
+// Seconds, by what bounds them.
+struct Cost {
+  double memory = 0, compute = 0, exchange = 0;
+
+  double seconds() const { return memory + compute + exchange; }
+};
+
+// One token of one sequence behind `depth` cached positions. loads: of every rank of the mesh.
+Cost DecodeCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
+                const RankSpeed& speed, int64_t depth);
+
+// A prompt of `tokens`, of which the last one's logits are wanted, at the beginning of a sequence.
+Cost PrefillCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
+                 const RankSpeed& speed, int64_t tokens);
+
+// Of one token: collectives, and bytes that the rank with the most receives in them.
+struct Traffic {
+  int64_t reduces = 0, gathers = 0, sends = 0;
+  int64_t bytes = 0;
+};
+Traffic TokenTraffic(const ShardedGraph& sharded);
+
+}  // namespace lockstep
