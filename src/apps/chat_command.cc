@@ -4,6 +4,7 @@
 #include "apps/input.h"
 #include "apps/line_editor.h"
 #include "apps/model_options.h"
+#include "apps/state_files.h"
 #include "apps/terminal.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -28,6 +29,9 @@ class Chat {
         conversation_(options, engine.model()),
         sampling_(ReadSamplingParams(options)),
         lines_(MakeLines(options)) {}
+
+  // Null before the first answer.
+  const Summary* last_answer() const { return totals_.answers == 0 ? nullptr : &totals_.last; }
 
   void Run() {
     const bool single = options_.Get<bool>(Opt::kSingleTurn);
@@ -248,7 +252,11 @@ std::span<const Chat::ChatWord> Chat::Words() {
 
 int RunChat(const OptionValues& options, Positional) {
   auto engine = OpenWithProgress<Engine>(ReadLoadOptions(options));
-  if (engine) Chat(options, *engine).Run();
+  if (!engine) return 0;
+  LoadStateFiles(options, *engine);
+  Chat chat(options, *engine);
+  chat.Run();
+  if (const Summary* last = chat.last_answer()) SaveStateFiles(options, *engine, *last);
   return 0;
 }
 

@@ -36,7 +36,7 @@ std::vector<SamplerKind> ReadSamplers(const OptionValues& options,
 // Options that would change the answer and that nothing obeys yet: passing them over would be a lie.
 void RefuseUnbuilt(const OptionValues& options) {
   for (Opt option : {Opt::kGrammar, Opt::kGrammarFile, Opt::kJsonSchema, Opt::kJsonSchemaFile,
-                     Opt::kDraftModel, Opt::kPromptCache, Opt::kOverrideKv}) {
+                     Opt::kDraftModel, Opt::kOverrideKv}) {
     // Drafts are shown, and do not yet speed anything up.
     const bool shown = option == Opt::kDraftModel && options.command() == Cmd::kLogits;
     if (options.Given(option) && !shown) {

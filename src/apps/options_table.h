@@ -127,7 +127,7 @@ enum class Opt : uint8_t {
       kPeak, kLinkBandwidth, kLinkLatency,
   kContext, kBatch, kUbatch, kParallel, kCacheTypeK, kCacheTypeV, kKvRotate,
       kCacheRam,
-  kCachePrompt, kPromptCache, kPromptCacheAll, kPromptCacheRo,
+  kCachePrompt, kLoadState, kSaveState, kPromptCache, kPromptCacheAll, kPromptCacheRo,
   kPrompt, kFile, kEscape, kSystemPrompt, kSystemPromptFile, kTokens, kTokensFrom, kStdin, kBos,
   kParseSpecial, kDetokenize, kInFiles,
   kPredict, kOutput, kDisplayPrompt, kVerbosePrompt, kSpecial, kShowTimings, kColor, kTrace,

@@ -84,7 +84,6 @@ TEST_F(PlanCommand, RefusesInOneLine) {
        std::initializer_list<std::pair<std::vector<std::string>, std::string>>{
            {{"plan", "-m", "MODEL", "--ranks", "3", "-ts", "1,1"},
             "expected 3, one for each rank, found 2"},
-           {{"plan", "-m", "MODEL", "--ranks", "3", "-sm", "layer"}, "3"},
            {{"plan", "-m", "MODEL", "--ranks", "2", "-sm", "none"},
             "mode none: expected 1 rank, found 2"},
            {{"plan", "-m", "MODEL", "-ts", "0,0"}, "found only 0"},

@@ -4,9 +4,11 @@
 #include <tiny_model.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 
 #include "apps/program_run.h"
+#include "base/file.h"
 #include "gguf/temp_folder.h"
 
 namespace lockstep {
@@ -154,6 +156,52 @@ TEST_F(RanksCommands, GiveTheSameInSeveralProcesses) {
   const Outcome verify = Shell("MPI 2 verify -m MODEL --tokens 3,4,5,6 --ranks 1 2>&1");
   EXPECT_EQ(verify.code, 0) << verify.output;
   EXPECT_NE(verify.output.find("the same bits in all"), std::string::npos) << verify.output;
+}
+
+TEST_F(RanksCommands, SavedStatesGoOnOnOtherRanks) {
+  const std::vector<std::string> answer = {"-n",     "30", "--ignore-eos",
+                                           "--temp", "0",  "--no-show-timings"};
+  const auto run = [&](std::vector<std::string> more, const std::vector<std::string>& split = {}) {
+    more.insert(more.begin(), {"run", "-m", "MODEL"});
+    more.insert(more.end(), answer.begin(), answer.end());
+    const ProgramRun found = Run(more, split);
+    EXPECT_EQ(found.code, 0) << found.messages;
+    return found.output;
+  };
+  run({"-f", "TEXT", "--save-state", "DIRone"});
+  const std::string expected =
+      run({"--load-state", "DIRone", "-p", "line", "--save-state", "DIRnext"});
+  for (const auto& split : kSplits) {
+    run({"-f", "TEXT", "--save-state", "DIRother"}, split);
+    EXPECT_EQ(ReadFile(folder_ / "other", 1 << 28), ReadFile(folder_ / "one", 1 << 28));
+    EXPECT_EQ(run({"--load-state", "DIRone", "-p", "line", "--save-state", "DIRother"}, split),
+              expected);
+    EXPECT_EQ(ReadFile(folder_ / "other", 1 << 28), ReadFile(folder_ / "next", 1 << 28));
+  }
+  if (!HasMpi()) GTEST_SKIP() << "mpirun is not installed";
+  const std::string rest = " -m MODEL -n 30 --ignore-eos --temp 0 2>/dev/null";
+  Shell("MPI 2 run -f TEXT --save-state DIRother --ranks 2" + rest);
+  EXPECT_EQ(ReadFile(folder_ / "other", 1 << 28), ReadFile(folder_ / "one", 1 << 28));
+  EXPECT_EQ(Shell("MPI 2 run -p line --load-state DIRone" + rest).output, expected);
+}
+
+TEST_F(RanksCommands, PromptCachesAreWrittenAndRead) {
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", "-m", "MODEL", "-f", "TEXT", "-n", "5", "--ignore-eos",
+                               "--temp", "0", "--prompt-cache", "DIRcache"});
+    const ProgramRun found = Run(more);
+    EXPECT_EQ(found.code, 0) << found.messages;
+    return found;
+  };
+  const ProgramRun first = run({"--prompt-cache-ro"});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));
+  run({});
+  const std::string written = ReadFile(folder_ / "cache", 1 << 28);
+  const ProgramRun second = run({"--prompt-cache-ro"});
+  EXPECT_EQ(second.output, first.output);
+  EXPECT_EQ(ReadFile(folder_ / "cache", 1 << 28), written);
+  run({"--prompt-cache-all"});
+  EXPECT_NE(ReadFile(folder_ / "cache", 1 << 28), written);
 }
 
 TEST_F(RanksCommands, OfSeveralProcessesOneSpeaks) {

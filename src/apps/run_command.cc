@@ -2,6 +2,7 @@
 #include "apps/command.h"
 #include "apps/input.h"
 #include "apps/model_options.h"
+#include "apps/state_files.h"
 #include "apps/terminal.h"
 #include "apps/trace_report.h"
 #include "base/interrupt.h"
@@ -11,16 +12,22 @@ namespace lockstep {
 
 int RunRun(const OptionValues& options, Positional) {
   const SamplingParams sampling = ReadSamplingParams(options);
-  const std::string text = ReadInputText(options);
+  const bool goes_on = options.Given(Opt::kLoadState);
+  const bool given = options.Given(Opt::kPrompt) || options.Given(Opt::kFile);
+  const std::string text = goes_on && !given ? "" : ReadInputText(options);
   RequestOptions request;
   LoadOptions load = ReadLoadOptions(options);
   load.trace = options.Get<bool>(Opt::kTrace);
   load.accept = [&](const Model& model) {
-    request.prompt = model.tokenizer().Encode(text, {.add_special = true, .parse_special = true});
+    request.prompt =
+        model.tokenizer().Encode(text, {.add_special = !goes_on, .parse_special = true});
+    if (goes_on) return;
     if (const auto refusal = PromptRefusal(model, request.prompt)) throw *refusal;
   };
   auto engine = OpenWithProgress<Engine>(load);
   if (!engine) return 0;
+  const std::vector<int32_t> state = LoadStateFiles(options, *engine);
+  request.prompt.insert(request.prompt.begin(), state.begin(), state.end());
   request.sampling = sampling;
   request.max_tokens = std::max<int64_t>(-1, options.Get<int64_t>(Opt::kPredict));
   request.ignore_eos = options.Get<bool>(Opt::kIgnoreEos);
@@ -39,6 +46,7 @@ int RunRun(const OptionValues& options, Positional) {
         "more",
         engine->model().context());
   }
+  SaveStateFiles(options, *engine, summary);
   if (load.trace) fmt::print(stderr, "{}", TraceReport(engine->model()));
   if (options.Get<bool>(Opt::kShowTimings))
     Log(LogLevel::kInfo, "{}", SpeedReport(*engine, summary));

@@ -4,11 +4,15 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "base/scope_exit.h"
 #include "engine/page_cache.h"
+#include "engine/saved_state.h"
 #include "engine/sha256.h"
 #include "engine/snapshot_cache.h"
 #include "engine/stop_matcher.h"
@@ -73,9 +77,10 @@ class Job final : public Request {
   std::vector<int32_t> pages;
   int64_t slot = -1;     // of recurrent states
   int64_t restore = -1;  // snapshot with which they begin
-  std::vector<int64_t> snapshots_at;  // positions in the prompt from which others may go on, ascending
-  std::optional<int64_t> snapshot;    // written by the batch under way
-  uint64_t answer_prefix = 0;         // of the latest snapshot in the answer
+  std::vector<int64_t>
+      snapshots_at;  // positions in the prompt from which others may go on, ascending
+  std::optional<int64_t> snapshot;  // written by the batch under way
+  uint64_t answer_prefix = 0;       // of the latest snapshot in the answer
   Clock::time_point started, first_token, last_token;
   Summary result;
 
@@ -127,7 +132,93 @@ class Engine::Impl {
 
   Model& model() { return model_; }
 
+  void SaveState(std::span<const int32_t> tokens, const std::string& path) {
+    BetweenSteps([&] { SaveCached(tokens, path); });
+  }
+
+  std::vector<int32_t> LoadState(const std::string& path) {
+    std::vector<int32_t> tokens;
+    BetweenSteps([&] { tokens = LoadCached(path); });
+    return tokens;
+  }
+
  private:
+  // Has the scheduler do something, and waits for it. Throws what that throws.
+  void BetweenSteps(std::function<void()> work) {
+    std::packaged_task<void()> task(std::move(work));
+    std::future<void> done = task.get_future();
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_all();
+    done.get();
+  }
+
+  // The longest prefix that a request can go on from: recurrent states need a snapshot at its end, pages beyond are given back.
+  struct CachedPrefix {
+    std::vector<int32_t> pages;  // held
+    int64_t known = 0;           // pages that are cached, with or without a snapshot
+    int64_t snapshot = -1;
+  };
+  CachedPrefix MatchCached(std::span<const int32_t> tokens, int64_t most) {
+    CachedPrefix prefix{cache_.Match(tokens, most)};
+    prefix.known = std::ssize(prefix.pages);
+    if (!model_.ranks().recurrent()) return prefix;
+    std::optional<int64_t> snapshot;
+    while (!prefix.pages.empty() &&
+           !(snapshot = snapshots_.Find(cache_.Prefix(prefix.pages.back())))) {
+      cache_.Release(prefix.pages.back());
+      prefix.pages.pop_back();
+    }
+    prefix.snapshot = snapshot.value_or(-1);
+    return prefix;
+  }
+
+  void ReleaseAll(std::vector<int32_t>& pages) {
+    for (auto page = pages.rbegin(); page != pages.rend(); ++page) cache_.Release(*page);
+    pages.clear();
+  }
+
+  void SaveCached(std::span<const int32_t> tokens, const std::string& path) {
+    CachedPrefix prefix = MatchCached(tokens, std::ssize(tokens) / kPageTokens);
+    const ScopeExit release([&] { ReleaseAll(prefix.pages); });
+    WriteSavedState(path, model_, tokens, prefix.pages, prefix.snapshot);
+  }
+
+  std::vector<int32_t> LoadCached(const std::string& path) {
+    const SavedState state(path, model_);
+    if (state.pages() > cache_.free_pages()) {
+      throw Failed("{}: expected at least {} free pages, found {}; --ctx-size makes room for more",
+                   Printable(path, 4096), state.pages(), cache_.free_pages());
+    }
+    std::vector<int32_t> pages;
+    const ScopeExit release([&] { ReleaseAll(pages); });
+    std::vector<std::byte> image(static_cast<size_t>(model_.ranks().images().page_bytes()));
+    for (int64_t i = 0; i < state.pages(); ++i) {
+      const int32_t page = cache_.Allocate().value();
+      state.ReadPage(i, image);
+      model_.ranks().MoveStates(RankSet::StateMove::kWritePage, page, image);
+      const auto before = std::span(pages).first(static_cast<size_t>(i));
+      const int32_t known = cache_.Publish(
+          before, page,
+          std::span(state.tokens()).subspan(static_cast<size_t>(i * kPageTokens), kPageTokens));
+      pages.push_back(known);
+    }
+    if (!pages.empty() && model_.ranks().recurrent()) LoadRecurrent(state, pages.back());
+    return state.tokens();
+  }
+
+  void LoadRecurrent(const SavedState& state, int32_t last_page) {
+    const std::optional<int64_t> snapshot = snapshots_.Reserve();
+    // Without one the pages are of no use to a sequence, and of no harm.
+    if (!snapshot) return;
+    std::vector<std::byte> image(static_cast<size_t>(model_.ranks().images().recurrent_bytes()));
+    state.ReadRecurrent(image);
+    model_.ranks().MoveStates(RankSet::StateMove::kWriteSnapshot, *snapshot, image);
+    snapshots_.Publish(*snapshot, cache_.Prefix(last_page));
+  }
+
   Result<Sampler> MakeSampler(const SamplingParams& params) {
     const Tokenizer& tokenizer = model_.tokenizer();
     std::vector<std::vector<int32_t>> breakers;
@@ -144,6 +235,7 @@ class Engine::Impl {
 
   void Loop() {
     while (AwaitWork()) {
+      RunTasks();
       DropCancelled(running_);
       if (running_.empty()) continue;
       try {
@@ -158,10 +250,21 @@ class Engine::Impl {
     for (const JobPtr& job : waiting_) End(*job, FinishReason::kCancelled);
   }
 
+  void RunTasks() {
+    std::deque<std::packaged_task<void()>> tasks;
+    {
+      std::lock_guard lock(mutex_);
+      tasks.swap(tasks_);
+    }
+    for (auto& task : tasks) task();
+  }
+
   // Waits until there are requests and lets as many run as may; false where the engine closes.
   bool AwaitWork() {
     std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return closing_ || !waiting_.empty() || !running_.empty(); });
+    wake_.wait(lock, [&] {
+      return closing_ || !waiting_.empty() || !running_.empty() || !tasks_.empty();
+    });
     if (closing_) return false;
     DropCancelled(waiting_);
     while (!waiting_.empty() && std::ssize(running_) < sequences_) {
@@ -176,27 +279,20 @@ class Engine::Impl {
   void Begin(Job& job) {
     const int64_t most =
         job.options.cache_prompt ? (job.result.prompt_tokens - 1) / kPageTokens : 0;
-    job.pages = cache_.Match(job.tokens, most);
+    CachedPrefix prefix = MatchCached(job.tokens, most);
+    job.pages = std::move(prefix.pages);
+    job.restore = prefix.snapshot;
     job.slot = free_slots_.back();
     free_slots_.pop_back();
-    if (model_.ranks().recurrent()) BeginStates(job, most);
-    job.computed = static_cast<int64_t>(job.pages.size()) * kPageTokens;
+    if (model_.ranks().recurrent()) {
+      // Where the pages that are known end, as others are likely to share them, and at the prompt's end.
+      if (prefix.known > std::ssize(job.pages))
+        job.snapshots_at.push_back(prefix.known * kPageTokens);
+      if (most > prefix.known) job.snapshots_at.push_back(most * kPageTokens);
+    }
+    job.computed = std::ssize(job.pages) * kPageTokens;
     job.result.cached_tokens = job.computed;
     job.started = Clock::now();
-  }
-
-  // Recurrent states go on from the longest prefix that has a snapshot; pages beyond are given back, and snapshots will be taken
-  // where the pages that are known end, as others are likely to share them, and at the prompt's end.
-  void BeginStates(Job& job, int64_t most) {
-    const auto known = std::ssize(job.pages);
-    std::optional<int64_t> snapshot;
-    while (!job.pages.empty() && !(snapshot = snapshots_.Find(cache_.Prefix(job.pages.back())))) {
-      cache_.Release(job.pages.back());
-      job.pages.pop_back();
-    }
-    job.restore = snapshot.value_or(-1);
-    if (known > std::ssize(job.pages)) job.snapshots_at.push_back(known * kPageTokens);
-    if (most > known) job.snapshots_at.push_back(most * kPageTokens);
   }
 
   // Where this job's next snapshot is due: as planned in the prompt, at every page's end in the answer.
@@ -376,6 +472,7 @@ class Engine::Impl {
       result.tail += job.stops.Finish();
     }
     result.stop_text = job.stops.met();
+    result.tokens = job.tokens;
     if (job.first_token != Clock::time_point{}) {
       result.prompt_seconds = Seconds(job.started, job.first_token);
       result.generate_seconds = Seconds(job.first_token, job.last_token);
@@ -395,6 +492,7 @@ class Engine::Impl {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<JobPtr> waiting_;
+  std::deque<std::packaged_task<void()>> tasks_;
   std::deque<JobPtr> running_;  // the scheduler's thread alone
   bool closing_ = false;
   std::thread thread_;
@@ -421,6 +519,10 @@ Result<std::shared_ptr<Request>> Engine::Submit(RequestOptions options) {
 }
 const Model& Engine::model() const { return impl_->model(); }
 const Tokenizer& Engine::tokenizer() const { return impl_->model().tokenizer(); }
+void Engine::SaveState(std::span<const int32_t> tokens, const std::string& path) {
+  impl_->SaveState(tokens, path);
+}
+std::vector<int32_t> Engine::LoadState(const std::string& path) { return impl_->LoadState(path); }
 ThreadTeam& Engine::team() { return impl_->model().team(); }
 bool Engine::leads() const { return impl_->model().leads(); }
 void Engine::Follow() { impl_->model().Follow(); }

@@ -54,6 +54,7 @@ struct Summary {
   int64_t generated_tokens = 0;
   double prompt_seconds = 0;    // from the first computed row to the first token
   double generate_seconds = 0;  // from the first token to the last
+  std::vector<int32_t> tokens;  // prompt and answer
   std::string logits_hash;      // SHA-256 of the last row of logits, hexadecimal
 };
 
@@ -86,6 +87,13 @@ class Engine {
   // As Model's: where several processes run one model, all but one follow.
   bool leads() const;
   void Follow();
+
+  // Writes what is cached of a text's tokens to a file: of a prompt that was computed, or of one with its answer (Summary::tokens). Waits for the step
+  // under way. Throws Failed where it cannot be written.
+  void SaveState(std::span<const int32_t> tokens, const std::string& path);
+  // Puts what a file holds into the cache, where requests find it as they find prefixes of others, and returns its tokens. Throws Refused for a file
+  // that is damaged or of another model, Failed where no pages are free; nothing has changed then.
+  std::vector<int32_t> LoadState(const std::string& path);
 
   // Refused for an empty prompt, a prompt longer than the context, ids that are no tokens and sampling parameters out of range.
   Result<std::shared_ptr<Request>> Submit(RequestOptions options);

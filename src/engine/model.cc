@@ -160,7 +160,8 @@ void Model::Open(const LoadOptions& options) {
   ExpectModel(ModelSource(*file_, {}));
   tokenizer_.emplace(Tokenizer::FromGguf(*file_));
   kv_types_ = KvTypesFor(options);
-  const ModelSource source(*file_, GraphOptionsFor(options));
+  graph_options_ = GraphOptionsFor(options);
+  const ModelSource source(*file_, graph_options_);
   trained_context_ = source.Count("context_length");
   graph_ = BuildGraph(source);
   if (vocab() != tokenizer_->size()) {
@@ -176,7 +177,6 @@ void Model::ExpectAlike(const LoadOptions& options) const {
     std::string_view what;
     std::string mine;
   };
-  const ModelOptions graph = GraphOptionsFor(options);
   const Row rows[] = {
       {"file", FileIdentity(*file_)},
       {"build", BuildIdentity()},
@@ -185,7 +185,8 @@ void Model::ExpectAlike(const LoadOptions& options) const {
       {"--parallel", std::to_string(options.sequences)},
       {"--cache-type-k", std::string(kv_types_.k->name)},
       {"--cache-type-v", std::string(kv_types_.v->name)},
-      {"--kv-rotate", fmt::format("{} {}", graph.rotate_keys, graph.rotate_values)},
+      {"--kv-rotate", fmt::format("{} {}", graph_options_.rotate_keys,
+                                  graph_options_.rotate_values)},
       {"--split-mode", std::string(SplitModeName(options.split))},
       {"--tensor-split", fmt::format("{}", fmt::join(options.proportions, ","))},
       {"--expert-split", std::string(ExpertSplitName(options.experts))},
@@ -208,8 +209,8 @@ void Model::OpenDraft(const LoadOptions& options) {
                   group_->ranks());
   }
   draft_ = std::make_unique<DraftModel>(GgufFile::Open(options.draft));
-  const ModelSource target(*file_, GraphOptionsFor(options)),
-      source(draft_->file, GraphOptionsFor(options));
+  const ModelSource target(*file_, graph_options_),
+      source(draft_->file, graph_options_);
   draft_->graphs = BuildDraft(source, {target, graph_});
 }
 
@@ -226,7 +227,7 @@ void Model::MakePrograms(const LoadOptions& options) {
 
 void Model::AddSideGraphs(const LoadOptions& options) {
   if (options.next_token) {
-    Graph block = BuildNextTokenGraph(ModelSource(*file_, GraphOptionsFor(options)), graph_);
+    Graph block = BuildNextTokenGraph(ModelSource(*file_, graph_options_), graph_);
     const ProgramOptions program = ProgramOptionsFor(block, options);
     next_token_ = Beside(std::move(block), *file_, program, options);
   }

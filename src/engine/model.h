@@ -105,6 +105,7 @@ class Model {
   DraftModel* draft() { return draft_.get(); }
   const DraftModel* draft() const { return draft_.get(); }
   const KvTypes& kv_types() const { return kv_types_; }
+  const ModelOptions& graph_options() const { return graph_options_; }
   // A team of all threads of this process, for work between batches.
   ThreadTeam& team();
   int threads() const;
@@ -147,6 +148,7 @@ class Model {
   Graph graph_;
   ShardedGraph sharded_;
   KvTypes kv_types_;
+  ModelOptions graph_options_;
   Isa isa_;
   int64_t context_ = 0, trained_context_ = 0, snapshots_ = 0;
   std::unique_ptr<RankSet> ranks_;

@@ -18,6 +18,7 @@ LoadOptions OptionsOf(const std::string& path, const std::vector<double>& propor
   options.ranks = static_cast<int>(proportions.size());
   options.threads = options.ranks;
   options.proportions = proportions;
+  options.hidden = true;  // some collectives serve the residual stream alone
   return options;
 }
 

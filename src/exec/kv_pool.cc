@@ -8,20 +8,20 @@
 namespace lockstep {
 namespace {
 
-KvLayout LayoutOf(const StateSpec& state, const KvTypes& types) {
-  const Format* v_type = state.values_in_keys ? types.k : types.v;
-  return {state.kv_heads, state.dk, state.dv, types.k, v_type, state.values_in_keys, state.pool};
-}
-
 int64_t Aligned(int64_t bytes) { return RoundUp(bytes, static_cast<int64_t>(kMemoryAlignment)); }
 
 }  // namespace
+
+KvLayout KvLayoutOf(const StateSpec& state, const KvTypes& types) {
+  const Format* v_type = state.values_in_keys ? types.k : types.v;
+  return {state.kv_heads, state.dk, state.dv, types.k, v_type, state.values_in_keys, state.pool};
+}
 
 int64_t KvPool::PageBytes(const std::vector<StateSpec>& states, const KvTypes& types) {
   int64_t bytes = 0;
   for (const StateSpec& state : states) {
     if (state.kind != StateSpec::Kind::kKv) continue;
-    const KvLayout layout = LayoutOf(state, types);
+    const KvLayout layout = KvLayoutOf(state, types);
     bytes += Aligned(layout.k_bytes()) + Aligned(layout.v_bytes());
   }
   return bytes;
@@ -42,7 +42,7 @@ KvPool::KvPool(const std::vector<StateSpec>& states, const KvTypes& types, int64
       views_.emplace_back();
       continue;
     }
-    layouts_.push_back(LayoutOf(state, types));
+    layouts_.push_back(KvLayoutOf(state, types));
     const KvLayout& layout = layouts_.back();
     const int64_t k_offset = page_bytes_, k_end = k_offset + Aligned(layout.k_bytes());
     views_.push_back({&layout, k_offset, layout.values_in_keys ? k_offset : k_end});

@@ -16,6 +16,9 @@ struct KvTypes {
   const Format* v = nullptr;
 };
 
+// Where K and V of a state lie in a page.
+KvLayout KvLayoutOf(const StateSpec& state, const KvTypes& types);
+
 // Pages are handed out and counted by whoever schedules; memory is taken when a page is first written.
 class KvPool {
  public:

@@ -169,6 +169,7 @@ void RankSet::Load(RankGroup& group, const RankOptions& options,
   snapshots_ = options.snapshots;
   isa_ = options.isa;
   trace_ = options.trace;
+  images_.emplace(sharded_.states, options.kv);
   // Ranks read at the same time; who listens hears one after the other.
   const int64_t all = weight_bytes();
   std::mutex mutex;
@@ -215,7 +216,11 @@ void RankSet::Follow() {
     std::string bytes;
     group_->Broadcast(bytes);
     if (bytes.empty() || bytes[0] == kEnd) return;
-    RunHere(DecodeBatch(bytes.substr(1)).batch);
+    if (bytes[0] == kBatch) {
+      RunHere(DecodeBatch(bytes.substr(1)).batch);
+    } else {
+      FollowStates(bytes);
+    }
   }
 }
 

@@ -6,11 +6,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/state_image.h"
 #include "shard/shard.h"
 
 namespace lockstep {
@@ -72,6 +74,17 @@ class RankSet {
   // The position that a sequence of recurrent states can go back to without its tokens being taken in again.
   int64_t Checkpoint(int64_t slot) const;
 
+  // Brings what is cached to an image of the whole model (exec/state_image.h), or takes it from one: of a page, or of a snapshot of recurrent
+  // states. In the leading process only.
+  enum class StateMove : char {
+    kReadPage = 'p',
+    kWritePage = 'P',
+    kReadSnapshot = 's',
+    kWriteSnapshot = 'S'
+  };
+  const StateImages& images() const { return *images_; }
+  void MoveStates(StateMove move, int64_t index, std::span<std::byte> image);
+
   // Runs a batch on all ranks; bounds as Executor::Run(). Throws Failed where a rank has failed; the set can be used again. In the
   // leading process only.
   void Run(const Batch& batch);
@@ -112,6 +125,11 @@ class RankSet {
   // Runs on the ranks of this process.
   void RunHere(const Batch& batch);
   void RunPieces(const std::vector<Batch>& pieces);
+  std::vector<StateRun> RunsOf(StateMove move, int rank) const;
+  void MoveHere(StateMove move, int64_t index, std::span<std::byte> image);
+  std::vector<std::byte> Packed(StateMove move, int process, std::span<const std::byte> image) const;
+  void Unpack(StateMove move, int process, std::span<const std::byte> packed, std::span<std::byte> image) const;
+  void FollowStates(const std::string& message);
   int RankOf(ValueId value) const;
   // What other processes keep, for the leader.
   void BringResults(int64_t outputs);
@@ -125,6 +143,7 @@ class RankSet {
   std::vector<Rank> ranks_;
   std::vector<Kept> kept_;
   int64_t pages_ = 0, snapshots_ = 0;
+  std::optional<StateImages> images_;
   Isa isa_ = Isa::kPortable;
   bool trace_ = false;
   RankGroup* group_ = nullptr;

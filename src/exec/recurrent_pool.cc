@@ -54,7 +54,7 @@ RecurrentPool::RecurrentPool(const std::vector<StateSpec>& states, int64_t slots
     slots_[i].data = memory_.data() + static_cast<int64_t>(i) * layout_.slot_bytes();
 }
 
-std::byte* RecurrentPool::Snapshot(int64_t i) {
+std::byte* RecurrentPool::snapshot(int64_t i) {
   LOCKSTEP_CHECK(i < snapshots_, "snapshot {} of {}", i, snapshots_);
   return snapshot_memory_.data() + i * layout_.snapshot_bytes();
 }
@@ -62,12 +62,12 @@ std::byte* RecurrentPool::Snapshot(int64_t i) {
 void RecurrentPool::Begin(const RecurrentRun& run, int64_t restore, int64_t save, int64_t save_at) {
   RecurrentSlot& slot = *run.slot;
   if (restore >= 0)
-    std::memcpy(slot.data, Snapshot(restore), static_cast<size_t>(layout_.snapshot_bytes()));
+    std::memcpy(slot.data, snapshot(restore), static_cast<size_t>(layout_.snapshot_bytes()));
   if (restore >= 0 || run.start == 0) slot.position = slot.checkpoint = run.start;
   LOCKSTEP_CHECK(run.start >= slot.checkpoint && run.start <= slot.position,
                  "a batch at position {} of a slot that may go on from {} to {}", run.start,
                  slot.checkpoint, slot.position);
-  slot.snapshot = save >= 0 ? Snapshot(save) : nullptr;
+  slot.snapshot = save >= 0 ? snapshot(save) : nullptr;
   slot.snapshot_at = save_at;
   LOCKSTEP_CHECK(save < 0 || (save_at >= run.start && save_at <= run.start + run.count),
                  "a snapshot at {} in a batch of {} rows at {}", save_at, run.count, run.start);

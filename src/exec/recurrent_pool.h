@@ -44,9 +44,10 @@ class RecurrentPool {
   // Makes a slot ready for a run: anew at position 0, from a snapshot, or as it stands; `save` is the snapshot to take at save_at.
   // Snapshots are -1 where there is none.
   void Begin(const RecurrentRun& run, int64_t restore, int64_t save, int64_t save_at);
+  // The states of a snapshot, as they lie in the first part of a slot.
+  std::byte* snapshot(int64_t i);
 
  private:
-  std::byte* Snapshot(int64_t i);
 
   RecurrentLayout layout_;
   int64_t snapshots_;

@@ -35,6 +35,7 @@ constexpr std::string_view kKindNames[] = {"reduce", "gather", "send"};
 ShardedGraph Shard(const Graph& graph, const Plan& plan, const FormatOf& format_of) {
   ShardedGraph sharded;
   sharded.plan = plan;
+  sharded.states = graph.states;
   sharded.ranks.resize(static_cast<size_t>(plan.mesh.ranks()));
   sharded.placements.resize(graph.values.size());
   const Cuts cuts(graph, plan, format_of);

@@ -44,6 +44,7 @@ struct ShardedGraph {
   // Of each value of the whole graph, as the operation that makes it leaves it. A weight's is that of its first use.
   std::vector<Placement> placements;
   std::vector<Collective> collectives;  // in order of execution
+  std::vector<StateSpec> states;        // of the whole graph
 
   // Reductions and gathers of a layer, the most that any layer has.
   int64_t collectives_per_layer() const;
