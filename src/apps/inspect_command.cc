@@ -1,8 +1,10 @@
+#include <boost/json.hpp>
 #include <cmath>
 #include <map>
 
 #include "apps/command.h"
 #include "apps/model_options.h"
+#include "apps/placements_report.h"
 #include "apps/terminal.h"
 #include "base/interrupt.h"
 #include "engine/planning.h"
@@ -180,14 +182,21 @@ void PrintModel(const GgufFile& file, bool graph, bool program) {
 }
 
 // Stations 4, 5 and 7 of a model cut over ranks.
-void PrintCutModel(const LoadOptions& options, const Plan& plan, bool program) {
-  const PlannedModel model(options);
+void PrintCutModel(const OptionValues& options) {
+  LoadOptions load{.path = options.Require<std::string>(Opt::kModel)};
+  ReadSplit(options, load);
+  load.ranks = static_cast<int>(options.Get<int64_t>(Opt::kPlanRanks));
+  const Plan plan = MakePlan(load.split, load.ranks, load.proportions, load.experts);
+  const PlannedModel model(load);
   const PlannedRun run = model.Cut(plan);
+  if (options.Get<bool>(Opt::kJson)) {
+    Print(JsonText(PlacementsObject(model.graph(), run.sharded)) + "\n");
+    return;
+  }
   Print(run.sharded.Print(model.graph()));
-  if (!program) return;
+  if (!options.Get<bool>(Opt::kProgram)) return;
   for (int32_t rank = 0; rank < plan.mesh.ranks(); ++rank) {
-    const RankSet set(run.sharded, model.file(), rank, 1,
-                      ProgramOptionsFor(model.graph(), options));
+    const RankSet set(run.sharded, model.file(), rank, 1, ProgramOptionsFor(model.graph(), load));
     Print(fmt::format("rank {}\n{}", rank, set.program(0).Print(set.graph(0))));
   }
 }
@@ -287,21 +296,20 @@ int RunInspect(const OptionValues& options, Positional) {
   bool tensors = options.Get<bool>(Opt::kTensors);
   bool graph = options.Get<bool>(Opt::kGraph);
   bool program = options.Get<bool>(Opt::kProgram);
-  if (options.Get<bool>(Opt::kJson)) {
+  const bool cut = options.Given(Opt::kPlanRanks);
+  if (options.Get<bool>(Opt::kJson) && !cut) {
     PrintJson(file, metadata, tensors);
     return 0;
   }
   if (metadata) PrintMetadata(file);
   if (tensors) PrintTensors(file);
-  if (options.Given(Opt::kPlanRanks)) {
-    LoadOptions load{.path = options.Require<std::string>(Opt::kModel)};
-    ReadSplit(options, load);
-    load.ranks = static_cast<int>(options.Get<int64_t>(Opt::kPlanRanks));
-    PrintCutModel(load, MakePlan(load.split, load.ranks, load.proportions, load.experts), program);
-    return 0;
+  if (cut) {
+    PrintCutModel(options);
+  } else if (graph || program) {
+    PrintModel(file, graph, program);
+  } else if (!metadata && !tensors) {
+    PrintSummary(file);
   }
-  if (graph || program) PrintModel(file, graph, program);
-  if (!metadata && !tensors && !graph && !program) PrintSummary(file);
   return 0;
 }
 

@@ -170,8 +170,10 @@ constexpr OptionRow kRows[] = {
     "",
     "what a rank receives from others (default: memory in one machine, 1.25 between machines)"},
 {Opt::kLinkLatency, Group::kParallel, {kPlan}, "--link-latency", Kind::kReal, "US", "0..", "", "",
-    "microseconds of a collective without its bytes (default: as measured in one machine, 30 between "
-    "machines)"},
+    "microseconds of a collective without its bytes between two ranks (default: as measured in one "
+    "machine, 30 between machines)"},
+{Opt::kBarrierLatency, Group::kParallel, {kPlan}, "--barrier-latency", Kind::kReal, "US", "0..", "", "",
+    "microseconds of a barrier of a rank's threads (default: as measured here)"},
 
 // Context and batch
 {Opt::kContext, Group::kContext, kPlanned, "-c --ctx-size", Kind::kInteger, "N", "0..", "0",

@@ -124,7 +124,7 @@ enum class Opt : uint8_t {
       kRopeFreqScale,
   kYarnOrigCtx, kYarnExtFactor, kYarnAttnFactor, kYarnBetaSlow, kYarnBetaFast,
   kRanks, kSplitMode, kExpertSplit, kTensorSplit, kThreads, kBenchThreads, kMachines, kBandwidth,
-      kPeak, kLinkBandwidth, kLinkLatency,
+      kPeak, kLinkBandwidth, kLinkLatency, kBarrierLatency,
   kContext, kBatch, kUbatch, kParallel, kCacheTypeK, kCacheTypeV, kKvRotate,
       kCacheRam,
   kCachePrompt, kLoadState, kSaveState, kPromptCache, kPromptCacheAll, kPromptCacheRo,

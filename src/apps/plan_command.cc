@@ -28,11 +28,13 @@ struct Machines {
   int64_t count = 1;
   double bytes_per_s = 0, ops_per_s = 0;  // of one machine
   double link_bytes_per_s = 0, link_seconds = 0;
+  double barrier_seconds = 0;  // of the threads of one rank
 
   // Ranks of one machine share it; those of several meet over the link.
   RankSpeed OfRank(int32_t ranks) const {
     const double share = std::min(1.0, static_cast<double>(count) / ranks);
-    return {bytes_per_s * share, ops_per_s * share, link_bytes_per_s, link_seconds};
+    return {bytes_per_s * share, ops_per_s * share, link_bytes_per_s, link_seconds,
+            barrier_seconds};
   }
 };
 
@@ -41,10 +43,10 @@ double GivenOr(const OptionValues& options, Opt option, double unit,
   return options.Given(option) ? options.Get<double>(option) * unit : otherwise();
 }
 
-Machines ReadMachines(const OptionValues& options, int threads) {
+Machines ReadMachines(const OptionValues& options, const LoadOptions& load) {
   Machines machines;
   machines.count = options.Get<int64_t>(Opt::kMachines);
-  ThreadTeam team(threads > 0 ? threads : Topology::Detect().DefaultThreads());
+  ThreadTeam team(load.threads > 0 ? load.threads : Topology::Detect().DefaultThreads());
   machines.bytes_per_s =
       GivenOr(options, Opt::kBandwidth, kGiga, [&] { return MeasureReadBandwidth(team); });
   machines.ops_per_s =
@@ -55,6 +57,10 @@ Machines ReadMachines(const OptionValues& options, int threads) {
                                       [&] { return one ? machines.bytes_per_s : 1.25 * kGiga; });
   machines.link_seconds = GivenOr(options, Opt::kLinkLatency, 1e-6,
                                   [&] { return one ? MeasureExchangeLatency() : 30e-6; });
+  machines.barrier_seconds = GivenOr(options, Opt::kBarrierLatency, 1e-6, [&] {
+    ThreadTeam of_rank(std::max(1, static_cast<int>(team.size() * machines.count / load.ranks)));
+    return MeasureBarrier(of_rank);
+  });
   return machines;
 }
 
@@ -111,17 +117,19 @@ std::string TrafficLine(const PlannedRun& run) {
   const Traffic traffic = TokenTraffic(run.sharded);
   return fmt::format(
       "collectives: {} a layer; of a token {} reductions, {} gathers, {} sends, in which the rank "
-      "with the most receives {}\n",
+      "with the most receives {} ({} for each row of a prompt)\n",
       run.sharded.collectives_per_layer(), traffic.reduces, traffic.gathers, traffic.sends,
-      Bytes(static_cast<double>(traffic.bytes)));
+      Bytes(static_cast<double>(traffic.bytes)), Bytes(static_cast<double>(traffic.row_bytes)));
 }
 
 std::string PredictionLine(const Prediction& prediction) {
   const Cost& cost = prediction.cost;
   return fmt::format(
-      "{}: at most {:.1f} tokens/s ({:.0f} % memory, {:.0f} % products, {:.0f} % collectives)\n",
+      "{}: at most {:.1f} tokens/s ({:.0f} % memory, {:.0f} % products, {:.0f} % collectives, "
+      "{:.0f} % barriers)\n",
       prediction.what, prediction.tokens_per_s(), 100 * cost.memory / cost.seconds(),
-      100 * cost.compute / cost.seconds(), 100 * cost.exchange / cost.seconds());
+      100 * cost.compute / cost.seconds(), 100 * cost.exchange / cost.seconds(),
+      100 * cost.barriers / cost.seconds());
 }
 
 std::string Text(const PlannedModel& model, const PlannedRun& run, const Machines& machines,
@@ -131,10 +139,12 @@ std::string Text(const PlannedModel& model, const PlannedRun& run, const Machine
                                  run.sharded.plan.mesh.tensor, run.sharded.plan.mesh.pipeline);
   text += RankTable(run) + TrafficLine(run);
   text +=
-      fmt::format("{} of {:.1f} GB/s and {:.0f} GOP/s; a collective {:.1f} us and {:.1f} GB/s\n",
+      fmt::format("{} of {:.1f} GB/s and {:.0f} GOP/s; a collective {:.1f} us and {:.1f} GB/s, a "
+                  "barrier {:.1f} us\n",
                   machines.count == 1 ? "one machine" : fmt::format("{} machines", machines.count),
                   machines.bytes_per_s / kGiga, machines.ops_per_s / kGiga,
-                  machines.link_seconds * 1e6, machines.link_bytes_per_s / kGiga);
+                  machines.link_seconds * 1e6, machines.link_bytes_per_s / kGiga,
+                  machines.barrier_seconds * 1e6);
   for (const Prediction& prediction : predictions) text += PredictionLine(prediction);
   return text;
 }
@@ -146,6 +156,7 @@ boost::json::object Object(const RankHoldings& rank) {
           {"kv_bytes_1k", KvOf1000(rank)},
           {"state_bytes", rank.states},
           {"buffer_bytes", rank.buffers},
+          {"barriers", rank.load.barriers},
           {"token_ops", rank.load.token_ops},
           {"output_ops", rank.load.output_ops}};
 }
@@ -156,7 +167,8 @@ boost::json::object Object(const Prediction& prediction) {
           {"seconds", prediction.cost.seconds()},
           {"memory_seconds", prediction.cost.memory},
           {"compute_seconds", prediction.cost.compute},
-          {"collective_seconds", prediction.cost.exchange}};
+          {"collective_seconds", prediction.cost.exchange},
+          {"barrier_seconds", prediction.cost.barriers}};
 }
 
 boost::json::object Object(const PlannedModel& model, const PlannedRun& run,
@@ -176,11 +188,13 @@ boost::json::object Object(const PlannedModel& model, const PlannedRun& run,
           {"gathers", traffic.gathers},
           {"sends", traffic.sends},
           {"collective_bytes_per_token", traffic.bytes},
+          {"collective_bytes_per_prompt_row", traffic.row_bytes},
           {"machines", machines.count},
           {"bytes_per_s", machines.bytes_per_s},
           {"ops_per_s", machines.ops_per_s},
           {"link_bytes_per_s", machines.link_bytes_per_s},
           {"link_seconds", machines.link_seconds},
+          {"barrier_seconds", machines.barrier_seconds},
           {"speeds", std::move(speeds)}};
 }
 
@@ -191,7 +205,7 @@ int RunPlan(const OptionValues& options, Positional) {
   const PlannedModel model(load);
   const PlannedRun run =
       model.Cut(MakePlan(load.split, load.ranks, load.proportions, load.experts));
-  const Machines machines = ReadMachines(options, load.threads);
+  const Machines machines = ReadMachines(options, load);
   const std::vector<Prediction> predictions =
       Predict(run, machines.OfRank(load.ranks), model.context());
   Print(options.Get<bool>(Opt::kJson) ? JsonText(Object(model, run, machines, predictions)) + "\n"

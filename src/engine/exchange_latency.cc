@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/thread_team.h"
 #include "comm/teams.h"
 
 namespace lockstep {
@@ -24,6 +23,21 @@ double MeasureExchangeLatency() {
     });
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     best = std::min(best, seconds / kExchanges);
+  }
+  return best;
+}
+
+double MeasureBarrier(ThreadTeam& team) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kPasses = 10, kBarriers = 200;
+  double best = 1;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const Clock::time_point start = Clock::now();
+    team.Run([&](int) {
+      for (int i = 0; i < kBarriers; ++i) team.Barrier();
+    });
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::min(best, seconds / kBarriers);
   }
   return best;
 }

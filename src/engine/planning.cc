@@ -36,6 +36,7 @@ RankHoldings PlannedModel::Holdings(const ShardedGraph& sharded, int32_t rank) c
   holdings.states = static_cast<int64_t>(set.recurrent_bytes(1, 0).value_or(0));
   holdings.buffers = set.buffer_bytes();
   holdings.load = Load(set);
+  holdings.load.barriers = static_cast<double>(set.program(0).barriers());
   holdings.load.position_bytes = static_cast<double>(holdings.page) / kPageTokens;
   return holdings;
 }

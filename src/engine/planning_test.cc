@@ -81,5 +81,13 @@ TEST(ExchangeLatency, IsMeasured) {
   EXPECT_LT(seconds, 1);
 }
 
+TEST(ExchangeLatency, OfABarrierIsMeasured) {
+  ThreadTeam one(1), two(2);
+  const double alone = MeasureBarrier(one), met = MeasureBarrier(two);
+  EXPECT_LT(alone, 1e-6);
+  EXPECT_GT(met, 0);
+  EXPECT_LT(met, 1);
+}
+
 }  // namespace
 }  // namespace lockstep::test

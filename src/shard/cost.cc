@@ -1,28 +1,37 @@
 #include "shard/cost.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace lockstep {
 namespace {
 
 // The stage whose ranks wait for it.
 int32_t StageOf(const Collective& collective, const Mesh& mesh) {
-  const auto giver = std::ranges::find_if(collective.numbers, [](int64_t n) { return n > 0; });
-  const int32_t stage = mesh.stage(static_cast<int32_t>(giver - collective.numbers.begin()));
+  const int32_t stage = collective.stage(mesh);
   return collective.kind == Collective::Kind::kSend ? std::min(stage + 1, mesh.pipeline - 1)
-                                                    : std::min(stage, mesh.pipeline - 1);
+                                                    : stage;
 }
 
-// The slower of reading and multiplying on one rank.
-Cost Work(double bytes, double ops, const RankSpeed& speed) {
+// Messages that follow each other in a collective.
+int Rounds(const Collective& collective, const Mesh& mesh) {
+  if (collective.kind == Collective::Kind::kSend) return 1;
+  return std::bit_width(static_cast<uint32_t>(mesh.tensor - 1));
+}
+
+// The slower of reading and multiplying on one rank, and its barriers.
+Cost Work(double bytes, double ops, const RankLoad& load, const RankSpeed& speed) {
   const double memory = bytes / speed.bytes_per_s, compute = ops / speed.ops_per_s;
-  return memory >= compute ? Cost{.memory = memory} : Cost{.compute = compute};
+  Cost cost = memory >= compute ? Cost{.memory = memory} : Cost{.compute = compute};
+  cost.barriers = load.barriers * speed.barrier_seconds;
+  return cost;
 }
 
 void Add(Cost& to, const Cost& cost) {
   to.memory += cost.memory;
   to.compute += cost.compute;
   to.exchange += cost.exchange;
+  to.barriers += cost.barriers;
 }
 
 // work(rank): what a rank of the stage does. rows: of each collective.
@@ -40,7 +49,7 @@ std::vector<Cost> StageCosts(const ShardedGraph& sharded, const RankSpeed& speed
     // Results are gathered for the last row alone.
     const double count = collective.layer < 0 ? 1 : rows;
     stages[static_cast<size_t>(StageOf(collective, mesh))].exchange +=
-        speed.collective_seconds +
+        Rounds(collective, mesh) * speed.collective_seconds +
         count * static_cast<double>(collective.most_received()) / speed.link_bytes_per_s;
   }
   return stages;
@@ -54,7 +63,7 @@ Cost DecodeCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
   for (const Cost& stage : StageCosts(sharded, speed, 1, [&](size_t rank) {
          const RankLoad& load = loads[rank];
          return Work(load.token_bytes + load.position_bytes * static_cast<double>(depth),
-                     load.token_ops + load.output_ops, speed);
+                     load.token_ops + load.output_ops, load, speed);
        }))
     Add(all, stage);
   return all;
@@ -67,7 +76,7 @@ Cost PrefillCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads
   const std::vector<Cost> stages = StageCosts(sharded, speed, rows, [&](size_t rank) {
     const RankLoad& load = loads[rank];
     return Work(std::min(load.weight_bytes, load.token_bytes * rows),
-                load.token_ops * rows + load.output_ops, speed);
+                load.token_ops * rows + load.output_ops, load, speed);
   });
   Cost all;
   for (const Cost& stage : stages) Add(all, stage);
@@ -87,6 +96,7 @@ Traffic TokenTraffic(const ShardedGraph& sharded) {
                                                   : traffic.sends;
     ++count;
     traffic.bytes += collective.most_received();
+    if (collective.layer >= 0) traffic.row_bytes += collective.most_received();
   }
   return traffic;
 }

@@ -2,6 +2,9 @@
 //
 // Ranks of a stage work at the same time and meet in collectives, so a stage takes as long as its slowest rank, and collectives on top. One token
 // passes the stages one after the other; a prompt is cut in as many pieces as there are stages, which then work side by side.
+//
+// A collective of n ranks takes the latency of ceil(log2 n) messages, and the time in which the rank that receives the most receives it. Products
+// of attention and work on vectors are not counted.
 #pragma once
 
 #include <vector>
@@ -15,7 +18,8 @@ struct RankSpeed {
   double bytes_per_s = 0;         // read from memory
   double ops_per_s = 0;           // of 8-bit codes; a multiplication and an addition are two
   double link_bytes_per_s = 0;    // received from other ranks
-  double collective_seconds = 0;  // of a collective of no bytes
+  double collective_seconds = 0;  // of a collective of no bytes between two ranks
+  double barrier_seconds = 0;     // of a barrier of the rank's threads
 };
 
 // What one rank does.
@@ -25,13 +29,14 @@ struct RankLoad {
   double position_bytes = 0;  // of the cache, for each position that a token sees
   double token_ops = 0;       // of one token, without the output head
   double output_ops = 0;      // of a row of logits
+  double barriers = 0;        // of a step
 };
 
 // Seconds, by what bounds them.
 struct Cost {
-  double memory = 0, compute = 0, exchange = 0;
+  double memory = 0, compute = 0, exchange = 0, barriers = 0;
 
-  double seconds() const { return memory + compute + exchange; }
+  double seconds() const { return memory + compute + exchange + barriers; }
 };
 
 // One token of one sequence behind `depth` cached positions. loads: of every rank of the mesh.
@@ -46,6 +51,7 @@ Cost PrefillCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads
 struct Traffic {
   int64_t reduces = 0, gathers = 0, sends = 0;
   int64_t bytes = 0;
+  int64_t row_bytes = 0;  // of them, what each row of a prompt costs: all but results
 };
 Traffic TokenTraffic(const ShardedGraph& sharded);
 

@@ -61,12 +61,32 @@ TEST(Cost, OfStagesAddsUpForATokenAndOverlapsForAPrompt) {
   EXPECT_DOUBLE_EQ(prompt.exchange, 2 * (0.25 + 5));
 }
 
+TEST(Cost, OfACollectiveGrowsWithTheLogarithmOfRanks) {
+  for (const auto& [ranks, rounds] : {std::pair(2, 1), {3, 2}, {4, 2}, {5, 3}, {64, 6}}) {
+    ShardedGraph sharded;
+    sharded.plan.mesh = {.tensor = ranks, .pipeline = 1};
+    sharded.collectives = {{.name = "a", .layer = 0, .numbers = std::vector<int64_t>(ranks, 2)}};
+    const std::vector<RankLoad> loads(static_cast<size_t>(ranks));
+    EXPECT_DOUBLE_EQ(DecodeCost(sharded, loads, kSpeed, 0).exchange,
+                     rounds * 0.25 + (ranks - 1) * 2 * 4 / 8.0);
+  }
+}
+
+TEST(Cost, CountsBarriersOfTheSlowestRank) {
+  RankSpeed speed = kSpeed;
+  speed.barrier_seconds = 0.5;
+  const std::vector<RankLoad> loads = {{.token_bytes = 100, .barriers = 4}, {.barriers = 2}};
+  EXPECT_DOUBLE_EQ(DecodeCost(TwoRanks(), loads, speed, 0).barriers, 2);
+  EXPECT_DOUBLE_EQ(PrefillCost(TwoRanks(), loads, speed, 1).barriers, 2);
+}
+
 TEST(Cost, CountsTheTrafficOfAToken) {
   const Traffic traffic = TokenTraffic(TwoRanks());
   EXPECT_EQ(traffic.reduces, 1);
   EXPECT_EQ(traffic.gathers, 1);
   EXPECT_EQ(traffic.sends, 0);
   EXPECT_EQ(traffic.bytes, 12 + 8);
+  EXPECT_EQ(traffic.row_bytes, 12);
 }
 
 }  // namespace

@@ -32,6 +32,10 @@ constexpr std::string_view kKindNames[] = {"reduce", "gather", "send"};
 
 }  // namespace
 
+std::string_view CollectiveKindName(Collective::Kind kind) {
+  return kKindNames[static_cast<size_t>(kind)];
+}
+
 ShardedGraph Shard(const Graph& graph, const Plan& plan, const FormatOf& format_of) {
   ShardedGraph sharded;
   sharded.plan = plan;
@@ -40,6 +44,7 @@ ShardedGraph Shard(const Graph& graph, const Plan& plan, const FormatOf& format_
   sharded.placements.resize(graph.values.size());
   const Cuts cuts(graph, plan, format_of);
   const Stages stages = DealLayers(graph, plan);
+  sharded.node_stages = stages.of_node;
   const Handed handed = FindHanded(graph, stages);
   std::vector<int32_t> made(graph.values.size());
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -82,6 +87,12 @@ int64_t Collective::most_received() const {
   return most * int64_t{sizeof(float)};
 }
 
+int32_t Collective::stage(const Mesh& mesh) const {
+  const auto giver = std::ranges::find_if(numbers, [](int64_t n) { return n > 0; });
+  const auto rank = std::min(giver - numbers.begin(), std::ssize(numbers) - 1);
+  return mesh.stage(static_cast<int32_t>(rank));
+}
+
 int64_t ShardedGraph::collectives_per_layer() const {
   std::map<int32_t, int64_t> counts;
   int64_t most = 0;
@@ -106,13 +117,15 @@ std::string ShardedGraph::Print(const Graph& whole) const {
   auto print_collectives = [&](size_t before) {
     for (; collective != collectives.end() && collective->node <= before; ++collective) {
       text += fmt::format("{} = {}{}, {} bytes a token\n", collective->name,
-                          kKindNames[static_cast<size_t>(collective->kind)],
+                          CollectiveKindName(collective->kind),
                           collective->terms > 1 ? fmt::format(" of {}", collective->terms) : "",
                           collective->most_received());
     }
   };
   for (size_t n = 0; n < whole.nodes.size(); ++n) {
     print_collectives(n);
+    if (plan.mesh.pipeline > 1 && (n == 0 || node_stages[n] != node_stages[n - 1]))
+      text += fmt::format("stage {}\n", node_stages[n]);
     const size_t end = lines.find('\n', at);
     const ValueId output = whole.nodes[n].output;
     const std::string placement =

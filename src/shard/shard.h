@@ -31,10 +31,13 @@ struct Collective {
 
   // Bytes that the rank with the most receives for one token.
   int64_t most_received() const;
+  // Whose ranks give: of a send, the one that hands on.
+  int32_t stage(const Mesh& mesh) const;
 };
 
 struct ShardedGraph {
   Plan plan;
+  std::vector<int32_t> node_stages;  // of each node of the whole graph
   // What each rank of the mesh executes. Values 0 .. n-1 are the whole graph's, under the same ids and with this rank's shapes (Value::part says
   // which part of the whole it is); values that only ranks have (partial sums, the other form of what is both cut and whole) follow. Where
   // a stage does not have a value no node of its makes it, and states that a rank does not have are not in its list. Collectives are nodes (ops/collective.h), which come in the same order on every rank of a stage; nodes that would make
@@ -48,9 +51,12 @@ struct ShardedGraph {
 
   // Reductions and gathers of a layer, the most that any layer has.
   int64_t collectives_per_layer() const;
-  // Station 5's print: Graph::Print() of the whole with the placement of each value, and a line for each collective.
+  // Station 5's print: Graph::Print() of the whole with the placement of each value, a line for each collective, and one where a stage begins.
   std::string Print(const Graph& whole) const;
 };
+
+// "reduce", "gather", "send"
+std::string_view CollectiveKindName(Collective::Kind kind);
 
 // Throws Refused where the plan cannot be followed: more stages than layers, an axis that is never cut.
 ShardedGraph Shard(const Graph& graph, const Plan& plan, const FormatOf& format_of);
