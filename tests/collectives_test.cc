@@ -8,6 +8,7 @@
 #include "exec/weights.h"
 #include "gguf/temp_folder.h"
 #include "graph/golden_file.h"
+#include "kept_checkpoint.h"
 #include "models/models.h"
 #include "shard/shard.h"
 #include "tiny_model.h"
@@ -20,21 +21,26 @@ struct Theory {
   std::string_view layer;
   std::string_view reason;
 };
-constexpr Theory kTwoSums = {"rr", "the mixer's output and the feed-forward's are sums over what is cut, "
-                                   "and the norm between needs the first whole"};
+constexpr Theory kTwoSums = {"rr",
+                             "the mixer's output and the feed-forward's are sums over what is cut, "
+                             "and the norm between needs the first whole"};
 constexpr Theory kOneSum = {"r", "attention and feed-forward run side by side, their sums meet"};
 constexpr Theory kWholeNorm = {"ggrr", "a norm over all heads needs all of q, and all of k"};
-constexpr Theory kGrouped = {"grr", "output projections of groups of heads need the heads of other ranks"};
-constexpr Theory kTiled = {"r", "value heads are tiled over key heads, so that no rank has one run of "
-                                "columns: the mixer is whole on every rank"};
-constexpr Theory kTiledStreams = {"ggggrg", "each of two mixers on streams gathers their norm and their "
-                                            "gated mean, and the last the streams; the mixer is whole"};
-constexpr Theory kStreams = {"ggrggrg", "each of two mixers on streams gathers their norm and their gated "
-                                        "mean, and the last the streams; both outputs are sums"};
+constexpr Theory kGrouped = {"grr",
+                             "output projections of groups of heads need the heads of other ranks"};
+constexpr Theory kTiled = {"r",
+                           "value heads are tiled over key heads, so that no rank has one run of "
+                           "columns: the mixer is whole on every rank"};
+constexpr Theory kTiledStreams = {"ggggrg",
+                                  "each of two mixers on streams gathers their norm and their "
+                                  "gated mean, and the last the streams; the mixer is whole"};
+constexpr Theory kStreams = {"ggrggrg",
+                             "each of two mixers on streams gathers their norm and their gated "
+                             "mean, and the last the streams; both outputs are sums"};
 
 struct Row {
   std::string_view architecture;
-  std::vector<Theory> layers;  // one: all are alike
+  std::vector<Theory> layers;      // one: all are alike
   std::string_view outside = "g";  // of no layer: logits are gathered
 };
 
@@ -73,10 +79,9 @@ class CollectivesOf : public testing::TestWithParam<std::string> {
   }
   ShardedGraph Cut(SplitMode mode, int32_t ranks,
                    ExpertSplit experts = ExpertSplit::kSlices) const {
-    return Shard(graph_, MakePlan(mode, ranks, {}, experts),
-                 [&](const WeightSource& source) -> const Format& {
-                   return WeightFormat(*file_, source);
-                 });
+    return Shard(
+        graph_, MakePlan(mode, ranks, {}, experts),
+        [&](const WeightSource& source) -> const Format& { return WeightFormat(*file_, source); });
   }
   // Kinds in order; those of no layer under -1.
   static std::map<int32_t, std::string> Kinds(const ShardedGraph& sharded) {
@@ -133,6 +138,25 @@ INSTANTIATE_TEST_SUITE_P(All, CollectivesOf, testing::ValuesIn(Names()), [](cons
   std::ranges::replace(name, '-', '_');
   return name;
 });
+
+// Its feed-forward has a dense part and a mixture side by side, each with a norm behind it: two sums that are needed whole at the same time, in
+// one exchange.
+TEST(Collectives, OfADensePartBesideAMixtureAreOneForBoth) {
+  TempFolder folder;
+  const auto row = std::ranges::find(kGoldenRows, "gemma4-moe", &GoldenRow::name);
+  WriteKeptModel(*row, folder / "model.gguf");
+  const GgufFile file = GgufFile::Open(folder / "model.gguf");
+  const Graph graph = BuildGraph(ModelSource(file, ModelOptions{}));
+  const ShardedGraph sharded = Shard(
+      graph, MakePlan(SplitMode::kTensor, 2, {}),
+      [&](const WeightSource& source) -> const Format& { return WeightFormat(file, source); });
+  std::map<int32_t, std::vector<int64_t>> terms;
+  for (const Collective& collective : sharded.collectives)
+    terms[collective.layer].push_back(collective.terms);
+  ASSERT_GT(terms.size(), 1u);
+  for (const auto& [layer, counts] : terms)
+    EXPECT_EQ(counts, layer < 0 ? std::vector<int64_t>{1} : std::vector<int64_t>({1, 2})) << layer;
+}
 
 // One of each kind of layer: attention, experts, latent attention, recurrent. Rewritten by LOCKSTEP_WRITE_GOLDENS=1.
 class PlacementsOf : public CollectivesOf {};

@@ -35,8 +35,7 @@ boost::json::object PlacementsObject(const Graph& whole, const ShardedGraph& sha
         {{"name", value.name},
          {"operation", node.op->name()},
          {"axes", Axes(value.shape)},
-         {"placement",
-          sharded.placements[static_cast<size_t>(node.output)].ToString(value.shape)},
+         {"placement", sharded.placements[static_cast<size_t>(node.output)].ToString(value.shape)},
          {"stage", sharded.node_stages[n]}});
   }
   for (const Collective& collective : sharded.collectives)

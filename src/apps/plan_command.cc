@@ -138,13 +138,12 @@ std::string Text(const PlannedModel& model, const PlannedRun& run, const Machine
                                  Printable(model.file().name(), 4096), model.graph().name,
                                  run.sharded.plan.mesh.tensor, run.sharded.plan.mesh.pipeline);
   text += RankTable(run) + TrafficLine(run);
-  text +=
-      fmt::format("{} of {:.1f} GB/s and {:.0f} GOP/s; a collective {:.1f} us and {:.1f} GB/s, a "
-                  "barrier {:.1f} us\n",
-                  machines.count == 1 ? "one machine" : fmt::format("{} machines", machines.count),
-                  machines.bytes_per_s / kGiga, machines.ops_per_s / kGiga,
-                  machines.link_seconds * 1e6, machines.link_bytes_per_s / kGiga,
-                  machines.barrier_seconds * 1e6);
+  text += fmt::format(
+      "{} of {:.1f} GB/s and {:.0f} GOP/s; a collective {:.1f} us and {:.1f} GB/s, a "
+      "barrier {:.1f} us\n",
+      machines.count == 1 ? "one machine" : fmt::format("{} machines", machines.count),
+      machines.bytes_per_s / kGiga, machines.ops_per_s / kGiga, machines.link_seconds * 1e6,
+      machines.link_bytes_per_s / kGiga, machines.barrier_seconds * 1e6);
   for (const Prediction& prediction : predictions) text += PredictionLine(prediction);
   return text;
 }

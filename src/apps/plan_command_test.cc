@@ -5,6 +5,8 @@
 #include <boost/json.hpp>
 
 #include "apps/program_run.h"
+#include "gguf/gguf_file.h"
+#include "gguf/gguf_writer.h"
 #include "gguf/temp_folder.h"
 
 namespace lockstep {
@@ -79,6 +81,36 @@ TEST_F(PlanCommand, ReadsNoWeight) {
   EXPECT_GT(json.at("ranks").at(0).at("weight_bytes").as_int64(), int64_t{100} << 30);
 }
 
+// The metadata in one file, and the tensors in two more, as gguf-split writes them.
+TEST_F(PlanCommand, PlansAModelOfSeveralFiles) {
+  const GgufFile whole = GgufFile::Open(folder_ / "tiny.gguf");
+  const auto count = static_cast<uint32_t>(whole.tensor_count());
+  const uint32_t begins[] = {0, 0, count / 2, count};
+  for (uint16_t shard = 0; shard < 3; ++shard) {
+    GgufWriter writer(folder_ / fmt::format("split-{:05}-of-00003.gguf", shard + 1));
+    writer.Add("split.no", shard);
+    writer.Add("split.count", uint16_t{3});
+    writer.Add("split.tensors.count", static_cast<int32_t>(count));
+    for (size_t i = 0; shard == 0 && i < whole.metadata().size(); ++i)
+      writer.Add(whole.metadata().at(i).key, whole.metadata().at(i).value);
+    uint32_t number = 0;
+    for (const GgufTensor& tensor : whole.tensors()) {
+      if (number >= begins[shard] && number < begins[shard + 1])
+        writer.AddTensor(tensor.name, tensor.type->id,
+                         std::span(tensor.dims).first(static_cast<size_t>(tensor.dims_count)));
+      ++number;
+    }
+    writer.FinishHollow();
+  }
+  const std::vector<std::string> plan = With({"plan", "--ranks", "2", "--json", "-m"}, {});
+  boost::json::object one = Json(With(With(plan, {"MODEL"}), kSpeeds)),
+                      three =
+                          Json(With(With(plan, {folder_ / "split-00001-of-00003.gguf"}), kSpeeds));
+  one.erase("file");
+  three.erase("file");
+  EXPECT_EQ(one, three);
+}
+
 TEST_F(PlanCommand, RefusesInOneLine) {
   for (const auto& [arguments, message] :
        std::initializer_list<std::pair<std::vector<std::string>, std::string>>{
@@ -94,6 +126,26 @@ TEST_F(PlanCommand, RefusesInOneLine) {
     EXPECT_NE(run.messages.find(message), std::string::npos) << run.messages;
     EXPECT_EQ(std::ranges::count(run.messages, '\n'), 1) << run.messages;
   }
+}
+
+TEST_F(PlanCommand, InspectGivesPlacementsAsJson) {
+  const boost::json::object json =
+      Json({"inspect", "-m", "MODEL", "--graph", "--plan", "2", "--json"});
+  EXPECT_EQ(json.at("tensor_ranks").as_int64(), 2);
+  const boost::json::array& collectives = json.at("collectives").as_array();
+  EXPECT_EQ(collectives.size(), 5u);
+  EXPECT_EQ(collectives[0].at("name").as_string(), "blk.0.attn.reduce");
+  EXPECT_EQ(collectives[0].at("bytes_per_token").as_int64(), 64 * 4);
+  const auto& values = json.at("values").as_array();
+  const auto q = std::ranges::find_if(
+      values, [](const boost::json::value& value) { return value.at("name") == "blk.0.q"; });
+  ASSERT_NE(q, values.end());
+  EXPECT_EQ(q->at("placement").as_string(), "shard(g)");
+  EXPECT_EQ(q->at("axes").at(1), (boost::json::object{{"name", "g"}, {"size", 2}}));
+  const boost::json::object stages =
+      Json({"inspect", "-m", "MODEL", "--plan", "2", "-sm", "layer", "--json"});
+  EXPECT_EQ(stages.at("values").as_array().back().at("stage").as_int64(), 1);
+  EXPECT_EQ(stages.at("collectives").at(0).at("kind").as_string(), "send");
 }
 
 TEST_F(PlanCommand, InspectShowsPlacementsAndCollectives) {

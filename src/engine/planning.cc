@@ -1,5 +1,7 @@
 #include "engine/planning.h"
 
+#include <map>
+
 #include "models/models.h"
 
 namespace lockstep {
@@ -41,9 +43,32 @@ RankHoldings PlannedModel::Holdings(const ShardedGraph& sharded, int32_t rank) c
   return holdings;
 }
 
+namespace {
+
+// Experts of each stack that a rank has.
+std::map<ValueId, int64_t> OwnExperts(const RankSet& rank) {
+  std::map<ValueId, int64_t> own;
+  for (const WeightUse& use : rank.uses(0)) {
+    if (use.kind == OperandKind::kExperts) own[use.value] += use.experts;
+  }
+  return own;
+}
+
+// How often the rank with the most of a token's experts reads an expert, above the average of its own. Others are taken to have as many.
+double AboveAverage(int64_t own, const WeightUse& use) {
+  const int64_t all = use.experts_of_model;
+  if (own == 0 || own == all) return 0;
+  std::vector<int64_t> owned(static_cast<size_t>(all / own), own);
+  if (all % own != 0) owned.push_back(all % own);
+  return ExpectedMost(owned, use.used_experts) / static_cast<double>(own) - use.used();
+}
+
+}  // namespace
+
 RankLoad PlannedModel::Load(const RankSet& rank) const {
   const Shape& logits = graph_.value(graph_.logits).shape;
   const auto whole_values = std::ssize(graph_.values);
+  const std::map<ValueId, int64_t> own = OwnExperts(rank);
   RankLoad load;
   for (const WeightUse& use : rank.uses(0)) {
     const double share = use.used();
@@ -51,11 +76,15 @@ RankLoad PlannedModel::Load(const RankSet& rank) const {
     const auto bytes = static_cast<double>(use.bytes());
     load.weight_bytes += bytes;
     load.token_bytes += share * bytes;
-    const double ops = 2 * share * static_cast<double>(use.experts) *
-                       static_cast<double>(use.rows) * static_cast<double>(use.width);
+    const double all_ops = 2 * static_cast<double>(use.experts) * static_cast<double>(use.rows) *
+                           static_cast<double>(use.width);
     const bool head =
         use.value < whole_values && graph_.value(use.value).shape[0].size == logits[1].size;
-    (head ? load.output_ops : load.token_ops) += ops;
+    (head ? load.output_ops : load.token_ops) += share * all_ops;
+    if (use.kind != OperandKind::kExperts) continue;
+    const double above = AboveAverage(own.at(use.value), use);
+    load.most_bytes += above * bytes;
+    load.most_ops += above * all_ops;
   }
   return load;
 }

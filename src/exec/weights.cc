@@ -130,7 +130,10 @@ std::vector<WeightUse> FindWeight(const Graph& graph, const GgufFile& file, cons
   const Value& value = graph.value(id);
   if (kind == OperandKind::kExperts) {
     std::vector<WeightUse> uses = FindExperts(file, id, value);
-    for (WeightUse& use : uses) use.used_experts = UsedExperts(graph, node, use.all_experts);
+    for (WeightUse& use : uses) {
+      use.experts_of_model = WholeOf(value).shape[0].size;
+      use.used_experts = UsedExperts(graph, node, use.experts_of_model);
+    }
     return uses;
   }
   const GgufTensor tensor = file.RequireTensor(value.source.tensor);
@@ -244,7 +247,8 @@ bool WeightUse::PacksLike(const WeightUse& other) const {
   same.of_model = other.source.of_model;
   return kind == OperandKind::kMatrix && other.kind == kind &&
          tensor.data.data() == other.tensor.data.data() && rows == other.rows &&
-         width == other.width && part == other.part && format == other.format && same == other.source;
+         width == other.width && part == other.part && format == other.format &&
+         same == other.source;
 }
 
 std::vector<ExpectedTensor> ExpectedTensors(const Graph& graph) {
@@ -260,7 +264,8 @@ std::vector<ExpectedTensor> ExpectedTensors(const Graph& graph) {
   return tensors;
 }
 
-std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file, const GgufFile* model) {
+std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file,
+                                   const GgufFile* model) {
   std::vector<WeightUse> uses;
   for (const Node& node : graph.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -287,8 +292,7 @@ std::function<bool(ValueId)> TakesCodes(std::span<const WeightUse> uses) {
 }
 
 WeightStore::WeightStore(std::vector<WeightUse> uses, const GgufFile& file, ThreadTeam& team,
-                         const Progress& progress,
-                         std::span<const WeightStore* const> lenders) {
+                         const Progress& progress, std::span<const WeightStore* const> lenders) {
   int64_t all = 0;
   for (const WeightUse& use : uses) all += use.bytes();
   // In file order, so that reading is sequential.
@@ -325,8 +329,9 @@ void WeightStore::PackMatrix(const WeightUse& use, int64_t file_row, const GgufF
       (file_row + use.source.row_begin + use.part.row_runs[0].begin) * row_bytes;
   Buffer together;
   if (use.in_file().scattered()) {
-    together = Buffer(Size(static_cast<uint64_t>(use.rows)) * Size(static_cast<uint64_t>(row_bytes)),
-                      use.tensor.name);
+    together =
+        Buffer(Size(static_cast<uint64_t>(use.rows)) * Size(static_cast<uint64_t>(row_bytes)),
+               use.tensor.name);
     rows = together.data();
   }
   FirstFault fault;

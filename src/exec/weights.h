@@ -20,31 +20,33 @@ struct WeightUse {
   ValueId value;
   OperandKind kind;  // kMatrix, kExperts, kVector or kTable
   GgufTensor tensor;
-  int64_t rows, width;  // of one expert where there are experts; width: numbers in a row
-  WeightSource source;  // which of the tensor's rows (of each expert) they are
-  const Format* format;  // in which they are held
-  MatrixPart part = {};  // that the rank holds; of a vector, its numbers as rows
-  int64_t file_rows = 0;  // rows of one expert in the tensor
+  int64_t rows, width;      // of one expert where there are experts; width: numbers in a row
+  WeightSource source;      // which of the tensor's rows (of each expert) they are
+  const Format* format;     // in which they are held
+  MatrixPart part = {};     // that the rank holds; of a vector, its numbers as rows
+  int64_t file_rows = 0;    // rows of one expert in the tensor
   int64_t file_expert = 0;  // the first expert of this tensor that is held
   int64_t experts = 1;      // that are held of this tensor
-  int64_t first_expert = 0, all_experts = 1;
-  int64_t used_experts = 1;  // that one token reads, of all
+  int64_t first_expert = 0, all_experts = 1;       // of those that the rank holds
+  int64_t used_experts = 1, experts_of_model = 1;  // that one token reads of all there are
 
   WeightRows in_file() const { return {tensor, source, rows, width, part}; }
   // Whether both are the same matrix, packed from the same bytes in the same form.
   bool PacksLike(const WeightUse& other) const;
   // Bytes this use takes in memory of its own (tables stay in the file's map).
   int64_t bytes() const;
-  // The share of it that one token reads, of weights that are multiplied.
+  // The share of it that one token reads, on average where it chooses experts; of weights that are multiplied.
   double used() const {
     const bool multiplied = kind == OperandKind::kMatrix || kind == OperandKind::kExperts;
-    return multiplied ? static_cast<double>(used_experts) / static_cast<double>(all_experts) : 0;
+    return multiplied ? static_cast<double>(used_experts) / static_cast<double>(experts_of_model)
+                      : 0;
   }
 };
 
 // Finds every weight of the graph in the file and checks its shape and type; reads no tensor data. Throws Refused naming the tensor,
 // the shape expected and the shape found. model: the file of WeightSource::of_model; null where no weight is.
-std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file, const GgufFile* model = nullptr);
+std::vector<WeightUse> FindWeights(const Graph& graph, const GgufFile& file,
+                                   const GgufFile* model = nullptr);
 
 // A tensor that a file with a graph's weights has.
 struct ExpectedTensor {
@@ -78,7 +80,8 @@ class WeightStore {
  private:
   using Key = std::pair<ValueId, OperandKind>;
 
-  static void PackMatrix(const WeightUse& use, int64_t file_row, const GgufFile& file, ThreadTeam& team, PackedMatrix& matrix);
+  static void PackMatrix(const WeightUse& use, int64_t file_row, const GgufFile& file,
+                         ThreadTeam& team, PackedMatrix& matrix);
   void LoadMatrix(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
   void LoadExperts(const WeightUse& use, const GgufFile& file, ThreadTeam& team);
   void LoadVector(const WeightUse& use, const GgufFile& file);

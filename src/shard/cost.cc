@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace lockstep {
 namespace {
@@ -55,15 +56,52 @@ std::vector<Cost> StageCosts(const ShardedGraph& sharded, const RankSpeed& speed
   return stages;
 }
 
+// n choose 0 .. most.
+std::vector<long double> Binomials(int64_t n, int64_t most) {
+  std::vector<long double> choose = {1};
+  for (int64_t k = 1; k <= most; ++k)
+    choose.push_back(choose.back() * static_cast<long double>(n - k + 1) /
+                     static_cast<long double>(k));
+  return choose;
+}
+
+// Ways to choose `used` experts so that no rank has more than `most` of them.
+long double Ways(std::span<const int64_t> owned, int64_t used, int64_t most) {
+  std::vector<long double> ways(static_cast<size_t>(used) + 1);
+  ways[0] = 1;
+  for (int64_t own : owned) {
+    const std::vector<long double> choose = Binomials(own, std::min(own, most));
+    for (size_t chosen = ways.size(); chosen-- > 0;) {
+      long double all = 0;
+      for (size_t here = 0; here < choose.size() && here <= chosen; ++here)
+        all += choose[here] * ways[chosen - here];
+      ways[chosen] = all;
+    }
+  }
+  return ways.back();
+}
+
 }  // namespace
+
+double ExpectedMost(std::span<const int64_t> owned, int64_t used) {
+  const int64_t all = std::accumulate(owned.begin(), owned.end(), int64_t{0});
+  if (used > kMostCountedExperts || used > all)
+    return static_cast<double>(used * std::ranges::max(owned)) / static_cast<double>(all);
+  // The mean is the sum over m of the chance that the most is above m.
+  const long double every = Binomials(all, used).back();
+  long double expected = 0;
+  for (int64_t most = 0; most < used; ++most) expected += 1 - Ways(owned, used, most) / every;
+  return static_cast<double>(expected);
+}
 
 Cost DecodeCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
                 const RankSpeed& speed, int64_t depth) {
   Cost all;
   for (const Cost& stage : StageCosts(sharded, speed, 1, [&](size_t rank) {
          const RankLoad& load = loads[rank];
-         return Work(load.token_bytes + load.position_bytes * static_cast<double>(depth),
-                     load.token_ops + load.output_ops, load, speed);
+         const double positions = load.position_bytes * static_cast<double>(depth);
+         return Work(load.token_bytes + load.most_bytes + positions,
+                     load.token_ops + load.most_ops + load.output_ops, load, speed);
        }))
     Add(all, stage);
   return all;

@@ -7,6 +7,8 @@
 // of attention and work on vectors are not counted.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "shard/shard.h"
@@ -25,11 +27,13 @@ struct RankSpeed {
 // What one rank does.
 struct RankLoad {
   double weight_bytes = 0;    // that are multiplied
-  double token_bytes = 0;     // of them, what one token reads
+  double token_bytes = 0;     // of them, what one token reads, on average where it chooses experts
   double position_bytes = 0;  // of the cache, for each position that a token sees
   double token_ops = 0;       // of one token, without the output head
   double output_ops = 0;      // of a row of logits
   double barriers = 0;        // of a step
+  // Where ranks have experts whole: bytes and operations of one token beyond the average, on the rank with the most of the chosen experts.
+  double most_bytes = 0, most_ops = 0;
 };
 
 // Seconds, by what bounds them.
@@ -38,6 +42,11 @@ struct Cost {
 
   double seconds() const { return memory + compute + exchange + barriers; }
 };
+
+// How many of `used` experts, each as likely as any other, the rank with the most of them has on average. owned: how many each rank has. Where
+// more than kMostCountedExperts are used they count as spread evenly.
+inline constexpr int64_t kMostCountedExperts = 64;
+double ExpectedMost(std::span<const int64_t> owned, int64_t used);
 
 // One token of one sequence behind `depth` cached positions. loads: of every rank of the mesh.
 Cost DecodeCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,

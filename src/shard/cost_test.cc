@@ -80,6 +80,27 @@ TEST(Cost, CountsBarriersOfTheSlowestRank) {
   EXPECT_DOUBLE_EQ(PrefillCost(TwoRanks(), loads, speed, 1).barriers, 2);
 }
 
+TEST(Cost, OfWholeExpertsIsThatOfTheRankWithTheMost) {
+  const struct {
+    std::vector<int64_t> owned;
+    int64_t used;
+    double most;
+  } cases[] = {
+      {{8}, 2, 2},
+      {{1, 1}, 2, 1},
+      {{2, 2}, 1, 1},
+      {{2, 2}, 2, 1.0 * 4 / 6 + 2.0 * 2 / 6},        // four pairs apart, two together
+      {{3, 1}, 2, 1.0 * 3 / 6 + 2.0 * 3 / 6},        // three with the lone one, three without
+      {{2, 2, 2}, 3, 1.0 * 8 / 20 + 2.0 * 12 / 20},  // eight of twenty are one of each
+      {{4, 0}, 3, 3},
+      {{100, 100}, 100, 50},  // too many to count
+  };
+  for (const auto& c : cases)
+    EXPECT_NEAR(ExpectedMost(c.owned, c.used), c.most, 1e-12) << c.owned.size() << " " << c.used;
+  const std::vector<RankLoad> loads = {{.token_bytes = 100, .most_bytes = 50}};
+  EXPECT_DOUBLE_EQ(DecodeCost(ShardedGraph{}, loads, kSpeed, 0).memory, 1.5);
+}
+
 TEST(Cost, CountsTheTrafficOfAToken) {
   const Traffic traffic = TokenTraffic(TwoRanks());
   EXPECT_EQ(traffic.reduces, 1);

@@ -80,11 +80,14 @@ ShardedGraph Shard(const Graph& graph, const Plan& plan, const FormatOf& format_
   return sharded;
 }
 
+int64_t Collective::received(size_t rank) const {
+  const int64_t all = std::accumulate(numbers.begin(), numbers.end(), int64_t{0});
+  return (all - numbers[rank]) * int64_t{sizeof(float)};
+}
+
 int64_t Collective::most_received() const {
-  int64_t all = 0, most = 0;
-  for (int64_t own : numbers) all += own;
-  for (int64_t own : numbers) most = std::max(most, kind == Kind::kSend ? own : all - own);
-  return most * int64_t{sizeof(float)};
+  if (kind == Kind::kSend) return *std::ranges::max_element(numbers) * int64_t{sizeof(float)};
+  return received(static_cast<size_t>(std::ranges::min_element(numbers) - numbers.begin()));
 }
 
 int32_t Collective::stage(const Mesh& mesh) const {

@@ -29,6 +29,8 @@ struct Collective {
   // f32 numbers that each rank of the mesh gives for one token: roots of its sums, its columns, the row that it hands on.
   std::vector<int64_t> numbers;
 
+  // Bytes that a rank receives for one token in a reduction or a gather.
+  int64_t received(size_t rank) const;
   // Bytes that the rank with the most receives for one token.
   int64_t most_received() const;
   // Whose ranks give: of a send, the one that hands on.
@@ -37,7 +39,6 @@ struct Collective {
 
 struct ShardedGraph {
   Plan plan;
-  std::vector<int32_t> node_stages;  // of each node of the whole graph
   // What each rank of the mesh executes. Values 0 .. n-1 are the whole graph's, under the same ids and with this rank's shapes (Value::part says
   // which part of the whole it is); values that only ranks have (partial sums, the other form of what is both cut and whole) follow. Where
   // a stage does not have a value no node of its makes it, and states that a rank does not have are not in its list. Collectives are nodes (ops/collective.h), which come in the same order on every rank of a stage; nodes that would make
@@ -48,6 +49,7 @@ struct ShardedGraph {
   std::vector<Placement> placements;
   std::vector<Collective> collectives;  // in order of execution
   std::vector<StateSpec> states;        // of the whole graph
+  std::vector<int32_t> node_stages;     // of each node of the whole graph
 
   // Reductions and gathers of a layer, the most that any layer has.
   int64_t collectives_per_layer() const;
