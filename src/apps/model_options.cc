@@ -67,6 +67,7 @@ LoadOptions ReadLoadOptions(const OptionValues& options, int64_t sequences) {
   load.micro_batch =
       std::min(options.Get<int64_t>(Opt::kUbatch), options.Get<int64_t>(Opt::kBatch));
   ReadSplit(options, load);
+  load.lost_after_seconds = options.GetOr<double>(Opt::kRankTimeout, load.lost_after_seconds);
   const int64_t parallel = options.GetOr<int64_t>(Opt::kParallel, -1);
   load.sequences = parallel > 0 ? parallel : sequences;
   load.threads = static_cast<int>(std::max<int64_t>(0, options.GetOr<int64_t>(Opt::kThreads, -1)));

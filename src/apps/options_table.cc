@@ -9,8 +9,9 @@ constexpr CommandSet kGenerate = {kRun, kChat, kServe};
 constexpr CommandSet kComputeButBench = kGenerate | CommandSet{kLogits, kPpl, kVerify, kImatrix};
 constexpr CommandSet kCompute = kComputeButBench | CommandSet{kBench};
 constexpr CommandSet kPlanned = kCompute | CommandSet{kPlan};
-// Commands whose model may be cut over ranks.
-constexpr CommandSet kRanked = kGenerate | CommandSet{kLogits, kPpl, kVerify, kBench, kPlan};
+// Commands whose model may be cut over ranks, and those of them that run it.
+constexpr CommandSet kOnRanks = kGenerate | CommandSet{kLogits, kPpl, kVerify, kBench};
+constexpr CommandSet kRanked = kOnRanks | CommandSet{kPlan};
 constexpr CommandSet kCut = kRanked | CommandSet{kInspect};
 constexpr CommandSet kOpenButBench = kComputeButBench | CommandSet{kPlan, kTokenize, kInspect};
 constexpr CommandSet kOpen = kOpenButBench | CommandSet{kBench};
@@ -152,6 +153,8 @@ constexpr OptionRow kRows[] = {
 {Opt::kTensorSplit, Group::kParallel, kCut, "-ts --tensor-split", Kind::kReals, "A,B,...",
     "0..", "", "LLAMA_ARG_TENSOR_SPLIT",
     "proportions of the ranks, such as 3,1 (default: equal)"},
+{Opt::kRankTimeout, Group::kParallel, kOnRanks, "--rank-timeout", Kind::kReal, "S", "0.5..3600", "8", "",
+    "seconds after which a process of several that says nothing counts as lost, and all end"},
 {Opt::kThreads, Group::kParallel, kThreaded, "-t --threads", Kind::kInteger, "N", "-1..65536", "-1",
     "LLAMA_ARG_THREADS",
     "threads of this process in all, shared out over its ranks; below 1: one per usable physical "

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <regex>
 
+#include "apps/mpi_run.h"
 #include "apps/program_run.h"
 #include "base/file.h"
 #include "gguf/temp_folder.h"
@@ -51,9 +52,12 @@ class RanksCommands : public ::testing::Test {
   };
   // Runs a command in a shell, where LOCKSTEP, MODEL, TEXT and DIR stand for paths, and MPI n for mpirun with so many processes.
   Outcome Shell(std::string command) const {
-    command = std::regex_replace(command, std::regex("MPI (\\d)"),
-                                 "mpirun --allow-run-as-root --oversubscribe --mca "
-                                 "btl_vader_single_copy_mechanism none -n $1 LOCKSTEP");
+    for (int processes : {1, 2, 3, 4}) {
+      const std::string word = fmt::format("MPI {}", processes);
+      if (const size_t at = command.find(word); at != std::string::npos)
+        command.replace(at, word.size(),
+                        fmt::format("{}", fmt::join(MpirunCommand(processes), " ")));
+    }
     FILE* pipe = popen(("export HOME=/no/such/folder; " + Filled(command)).c_str(), "r");
     std::string output;
     char buffer[4096];
@@ -61,8 +65,6 @@ class RanksCommands : public ::testing::Test {
     const int status = pclose(pipe);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
   }
-  static bool HasMpi() { return std::system("command -v mpirun >/dev/null") == 0; }
-
   std::string Filled(std::string text) const {
     for (const auto& [word, path] :
          {std::pair<std::string, std::string>{"LOCKSTEP", LOCKSTEP_PROGRAM},

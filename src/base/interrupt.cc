@@ -20,16 +20,18 @@ static_assert(std::atomic<const char*>::is_always_lock_free);
 
 void OnSignal(int) {
   int saved_errno = errno;
-  if (g_signals.fetch_add(1) >= 1) {
-    for (std::atomic<const char*>& file : g_files) {
-      if (const char* path = file.load()) unlink(path);
-    }
-    _exit(static_cast<int>(ErrorKind::kInterrupted));
-  }
+  if (g_signals.fetch_add(1) >= 1) ExitAtOnce(static_cast<int>(ErrorKind::kInterrupted));
   errno = saved_errno;
 }
 
 }  // namespace
+
+void ExitAtOnce(int code) {
+  for (std::atomic<const char*>& file : g_files) {
+    if (const char* path = file.load()) unlink(path);
+  }
+  _exit(code);
+}
 
 void InstallInterruptHandler() {
   struct sigaction action = {};

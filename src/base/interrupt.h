@@ -19,9 +19,11 @@ void ThrowIfInterrupted();
 // the answer only).
 void ClearInterrupt();
 
-// While alive, a second signal removes the file. `path` must outlive the object and is not copied.
-// At most kMaxInterruptFiles are watched at a time; further ones are left behind by a second
-// signal.
+// Ends the process as a second signal does, from any thread, whatever the others are doing.
+[[noreturn]] void ExitAtOnce(int code);
+
+// While alive, a second signal and ExitAtOnce() remove the file. `path` must outlive the object and is not copied.
+// At most kMaxInterruptFiles are watched at a time; further ones are left behind.
 inline constexpr int kMaxInterruptFiles = 16;
 class RemoveOnInterrupt {
  public:

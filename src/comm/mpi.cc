@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "comm/mpi_environment.h"
 #include "comm/teams.h"
 #include "comm/watch.h"
@@ -56,10 +57,12 @@ class Process {
       return Collect(MPI_COMM_WORLD, text)[0];
     };
     // Whoever waits in a collective cannot be reached, so the process ends from here.
-    options.lost = [](const std::string& line) {
+    options.lost = [](const std::string& line, bool first_to_know) {
       const std::string text = fmt::format("lockstep: {}\n", line);
-      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-      _exit(static_cast<int>(ErrorKind::kFailed));
+      if (first_to_know) {
+        [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+      }
+      ExitAtOnce(static_cast<int>(ErrorKind::kFailed));
     };
     watch_ = std::make_unique<Watch>(std::move(options));
   }

@@ -241,16 +241,17 @@ class Watch::Impl {
   }
 
   // Ends this process, and all others before it.
-  void Lose(const Peer& peer, const std::string& line) {
+  void Lose(const Peer& peer, const std::string& line, bool first_to_know) {
     for (const Peer& other : peers_) {
       if (&other != &peer) SendLine(other, line);
     }
-    options_.lost(line);
+    options_.lost(line, first_to_know);
   }
 
   void Take(Peer& peer, char c) {
     if (peer.line) {
-      if (c == '\n') return Lose(peer, *peer.line);
+      // What others tell the leader they have said themselves.
+      if (c == '\n') return Lose(peer, *peer.line, false);
       if (peer.line->size() < kMaxLine) *peer.line += c;
     } else if (c == kLine) {
       peer.line.emplace();
@@ -267,8 +268,10 @@ class Watch::Impl {
     for (ssize_t i = 0; i < got && !peer.gone; ++i) Take(peer, buffer[i]);
     if (got > 0 || peer.gone) return;
     peer.gone = true;
-    Lose(peer, fmt::format("{}: lost, its process ended",
-                           options_.names[static_cast<size_t>(peer.process)]));
+    Lose(peer,
+         fmt::format("{}: lost, its process ended",
+                     options_.names[static_cast<size_t>(peer.process)]),
+         options_.process <= 1);
   }
 
   void Loop() {
@@ -290,9 +293,11 @@ class Watch::Impl {
         if (slept) peer.heard = now;
         if (now >= next_beat) SendAll(peer.socket, {&kHeartbeat, 1});
         if (!peer.gone && now - peer.heard > patience) {
-          Lose(peer, fmt::format("{}: lost, silent for {:.1f} s",
-                                 options_.names[static_cast<size_t>(peer.process)],
-                                 std::chrono::duration<double>(now - peer.heard).count()));
+          Lose(peer,
+               fmt::format("{}: lost, silent for {:.1f} s",
+                           options_.names[static_cast<size_t>(peer.process)],
+                           std::chrono::duration<double>(now - peer.heard).count()),
+               options_.process <= 1);
         }
       }
       if (now >= next_beat)

@@ -20,8 +20,8 @@ struct WatchOptions {
   // Hands the text of process 0 to all processes; called once by every process while it connects.
   std::function<std::string(const std::string&)> from_leader;
   // Called on the watching thread with one line about a process that is lost, or what Tell() was given elsewhere; it should end the
-  // process.
-  std::function<void(const std::string& line)> lost;
+  // process. first_to_know: it should say why, too; in one process, which is 0, or 1 where 0 is lost.
+  std::function<void(const std::string& line, bool first_to_know)> lost;
 };
 
 class Watch {
