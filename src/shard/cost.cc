@@ -127,15 +127,25 @@ Cost PrefillCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads
 
 Traffic TokenTraffic(const ShardedGraph& sharded) {
   Traffic traffic;
+  const Mesh& mesh = sharded.plan.mesh;
+  std::vector<int64_t> token(static_cast<size_t>(mesh.ranks())), row = token;
   for (const Collective& collective : sharded.collectives) {
     using enum Collective::Kind;
     int64_t& count = collective.kind == kReduce   ? traffic.reduces
                      : collective.kind == kGather ? traffic.gathers
                                                   : traffic.sends;
     ++count;
-    traffic.bytes += collective.most_received();
-    if (collective.layer >= 0) traffic.row_bytes += collective.most_received();
+    for (int32_t rank = StageOf(collective, mesh) * mesh.tensor, end = rank + mesh.tensor;
+         rank < end; ++rank) {
+      const auto at = static_cast<size_t>(rank);
+      const int64_t bytes =
+          collective.kind == kSend ? collective.most_received() : collective.received(at);
+      token[at] += bytes;
+      if (collective.layer >= 0) row[at] += bytes;
+    }
   }
+  traffic.bytes = std::ranges::max(token);
+  traffic.row_bytes = std::ranges::max(row);
   return traffic;
 }
 

@@ -56,7 +56,7 @@ Cost DecodeCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
 Cost PrefillCost(const ShardedGraph& sharded, const std::vector<RankLoad>& loads,
                  const RankSpeed& speed, int64_t tokens);
 
-// Of one token: collectives, and bytes that the rank with the most receives in them.
+// Of one token: collectives of all stages, and bytes that the rank with the most receives in all of them.
 struct Traffic {
   int64_t reduces = 0, gathers = 0, sends = 0;
   int64_t bytes = 0;
