@@ -60,7 +60,7 @@ struct ShardedGraph {
 // "reduce", "gather", "send"
 std::string_view CollectiveKindName(Collective::Kind kind);
 
-// Throws Refused where the plan cannot be followed: more stages than layers, an axis that is never cut.
+// Throws Refused where the plan cannot be followed: it seeds an axis that is never cut. Of more stages than layers some have nothing.
 ShardedGraph Shard(const Graph& graph, const Plan& plan, const FormatOf& format_of);
 
 }  // namespace lockstep
