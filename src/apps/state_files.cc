@@ -1,13 +1,16 @@
 #include "apps/state_files.h"
 
 #include <filesystem>
+#include <system_error>
 
 namespace lockstep {
 
 std::vector<int32_t> LoadStateFiles(const OptionValues& options, Engine& engine) {
   if (options.Given(Opt::kPromptCache)) {
     const auto& path = options.Get<std::string>(Opt::kPromptCache);
-    if (std::filesystem::exists(path)) engine.LoadState(path);
+    // A name that cannot be looked up is refused when the file is written.
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) engine.LoadState(path);
   }
   if (!options.Given(Opt::kLoadState)) return {};
   return engine.LoadState(options.Get<std::string>(Opt::kLoadState));

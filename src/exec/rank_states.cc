@@ -92,6 +92,9 @@ void RankSet::FollowStates(const std::string& message) {
   if (message.size() < 1 + sizeof(index))
     throw Failed("states: expected an index, found {} bytes", message.size());
   std::memcpy(&index, message.data() + 1, sizeof(index));
+  const int64_t count = OfPage(move) ? pages_ : snapshots();
+  if (index < 0 || index >= count)
+    throw Failed("states: expected an index below {}, found {}", count, index);
   const int64_t bytes = OfPage(move) ? images_->page_bytes() : images_->recurrent_bytes();
   std::vector<std::byte> image(static_cast<size_t>(bytes));
   if (Writes(move)) {
