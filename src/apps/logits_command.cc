@@ -55,6 +55,14 @@ std::vector<int32_t> GivenTokens(const OptionValues& options) {
     throw Refused("logits: expected one of --tokens, --tokens-from, --prompt and --file, found {}",
                   ids + file + text == 0 ? "none" : "several");
   }
+  for (const Opt state : {Opt::kLoadState, Opt::kSaveState}) {
+    if (!options.Given(state) || !(options.Get<bool>(Opt::kMtp) || options.Given(Opt::kDraftModel)))
+      continue;
+    throw Refused(
+        "logits: expected one of {} and {}, found both; a state has nothing of what drafts cache",
+        state == Opt::kLoadState ? "--load-state" : "--save-state",
+        options.Get<bool>(Opt::kMtp) ? "--mtp" : "--model-draft");
+  }
   if (file) return ReadTokens(options.Get<std::string>(Opt::kTokensFrom));
   std::vector<int32_t> tokens;
   if (ids) {
@@ -188,9 +196,9 @@ int RunLogits(const OptionValues& options, Positional) {
   std::optional<LogitsFile> file;
   load.accept = [&](const Model& model) {
     if (text) {
-      tokens = model.tokenizer().Encode(prompt,
-                                        {.add_special = options.Get<bool>(Opt::kBos),
-                                         .parse_special = options.Get<bool>(Opt::kParseSpecial)});
+      tokens = model.tokenizer().Encode(
+          prompt, {.add_special = options.Get<bool>(Opt::kBos) && !options.Given(Opt::kLoadState),
+                   .parse_special = options.Get<bool>(Opt::kParseSpecial)});
     }
     const size_t least = load.next_token ? 2 : 1;
     if (tokens.size() < least) {
@@ -205,12 +213,15 @@ int RunLogits(const OptionValues& options, Positional) {
   if (!model) return 0;
 
   Evaluator evaluator(*model);
+  if (options.Given(Opt::kLoadState)) evaluator.Load(options.Get<std::string>(Opt::kLoadState));
   Progress bar("computing", tokens.size(), {.unit = ProgressUnit::kTokens});
   evaluator.Run(tokens, 0, [&](const EvaluatedRows& rows) {
     file->Add(evaluator, rows);
     bar.Add(static_cast<uint64_t>(rows.rows));
   });
-  Print(file->Finish() + "\n");
+  const std::string hash = file->Finish();
+  if (options.Given(Opt::kSaveState)) evaluator.Save(options.Get<std::string>(Opt::kSaveState));
+  Print(hash + "\n");
   return 0;
 }
 

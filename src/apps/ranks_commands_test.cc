@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <tiny_model.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -10,6 +11,7 @@
 #include "apps/mpi_run.h"
 #include "apps/program_run.h"
 #include "base/file.h"
+#include "gguf/safetensors.h"
 #include "gguf/temp_folder.h"
 
 namespace lockstep {
@@ -185,6 +187,47 @@ TEST_F(RanksCommands, SavedStatesGoOnOnOtherRanks) {
   Shell("MPI 2 run -f TEXT --save-state DIRother --ranks 2" + rest);
   EXPECT_EQ(ReadFile(folder_ / "other", 1 << 28), ReadFile(folder_ / "one", 1 << 28));
   EXPECT_EQ(Shell("MPI 2 run -p line --load-state DIRone" + rest).output, expected);
+}
+
+// Rows behind a state are those of the whole text, and the state behind them is that of the whole text, too.
+TEST_F(RanksCommands, LogitsGoOnBehindAState) {
+  std::vector<std::string> ids;
+  for (int i = 0; i < 150; ++i) ids.push_back(std::to_string(3 + i * 37 % 290));
+  const auto range = [&](size_t from, size_t to) {
+    return fmt::format(
+        "{}", fmt::join(ids.begin() + std::ptrdiff_t(from), ids.begin() + std::ptrdiff_t(to), ","));
+  };
+  const auto logits = [&](std::vector<std::string> more, const std::vector<std::string>& split) {
+    more.insert(more.begin(), {"logits", "-m", "MODEL"});
+    const ProgramRun found = Run(more, split);
+    EXPECT_EQ(found.code, 0) << found.messages;
+  };
+  logits({"-o", "DIRall", "--tokens", range(0, 150), "--save-state", "DIRwhole"}, {});
+  logits({"-o", "DIRsome", "--tokens", range(0, 130), "--save-state", "DIRpart"}, {});
+  for (const auto& split : kSplits) {
+    logits({"-o", "DIRrows", "--tokens", range(130, 150), "--load-state", "DIRpart", "--save-state",
+            "DIRother"},
+           split);
+    const auto rows = [](const Safetensors& file) { return file.Require("logits").data; };
+    const Safetensors whole = Safetensors::Open(folder_ / "all");
+    const Safetensors rest = Safetensors::Open(folder_ / "rows");
+    EXPECT_TRUE(std::ranges::equal(rows(rest), rows(whole).last(rows(rest).size())));
+    EXPECT_EQ(rows(rest).size() * 150, rows(whole).size() * 20);
+    EXPECT_EQ(ReadFile(folder_ / "other", 1 << 28), ReadFile(folder_ / "whole", 1 << 28));
+  }
+  const ProgramRun refused = Run({"logits", "-m", "MODEL", "-o", "DIRrows", "--tokens", "3,4",
+                                  "--mtp", "--save-state", "DIRother"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.messages.find("expected one of --save-state and --mtp, found both"),
+            std::string::npos)
+      << refused.messages;
+  if (!HasMpi()) GTEST_SKIP() << "mpirun is not installed";
+  const Outcome outcome =
+      Shell("MPI 2 logits -m MODEL -o DIRmpi --load-state DIRpart --save-state DIRother --tokens " +
+            range(130, 150) + " 2>&1");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(ReadFile(folder_ / "mpi", 1 << 28), ReadFile(folder_ / "rows", 1 << 28));
+  EXPECT_EQ(ReadFile(folder_ / "other", 1 << 28), ReadFile(folder_ / "whole", 1 << 28));
 }
 
 TEST_F(RanksCommands, PromptCachesAreWrittenAndRead) {

@@ -6,9 +6,16 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "engine/saved_state.h"
 #include "engine/sequence_rows.h"
 
 namespace lockstep {
+namespace {
+
+// Of the model's snapshots of recurrent states, an evaluator's.
+constexpr int64_t kSnapshot = 0;
+
+}  // namespace
 
 Evaluator::Evaluator(Model& model) : model_(model) {
   pages_.resize(static_cast<size_t>(CeilDiv(model.context(), kPageTokens)));
@@ -17,12 +24,46 @@ Evaluator::Evaluator(Model& model) : model_(model) {
 
 void Evaluator::Rewind(int64_t position) {
   LOCKSTEP_CHECK(position >= 0 && position <= position_, "{} of {}", position, position_);
+  if (position == position_) return;
   position_ = position;
   tokens_.resize(static_cast<size_t>(position));
+  if (snapshot_end_ > position) snapshot_end_ = 0;
   const RankSet& ranks = model_.ranks();
-  if (!ranks.recurrent() || position == 0 || position >= ranks.Checkpoint(0)) return;
+  // Loaded states that no row has gone on from are not in the slot yet.
+  const bool absent = std::exchange(restore_, -1) >= 0;
+  if (!ranks.recurrent() || position == 0 || (!absent && position >= ranks.Checkpoint(0))) return;
   position_ = 0;
   Run(std::exchange(tokens_, {}));
+}
+
+void Evaluator::Load(const std::string& path) {
+  LOCKSTEP_CHECK(position_ == 0, "{}", position_);
+  const SavedState state(path, model_);
+  RankSet& ranks = model_.ranks();
+  const bool usable = !ranks.recurrent() || ranks.snapshots() > 0;
+  const int64_t pages = usable ? state.pages() : 0;
+  std::vector<std::byte> image(static_cast<size_t>(ranks.images().page_bytes()));
+  for (int64_t i = 0; i < pages; ++i) {
+    state.ReadPage(i, image);
+    ranks.MoveStates(RankSet::StateMove::kWritePage, pages_[static_cast<size_t>(i)], image);
+  }
+  if (ranks.recurrent() && pages > 0) {
+    image.resize(static_cast<size_t>(ranks.images().recurrent_bytes()));
+    state.ReadRecurrent(image);
+    ranks.MoveStates(RankSet::StateMove::kWriteSnapshot, kSnapshot, image);
+    restore_ = kSnapshot;
+    snapshot_end_ = pages * kPageTokens;
+  }
+  const auto cached = static_cast<size_t>(pages * kPageTokens);
+  tokens_.assign(state.tokens().begin(), state.tokens().begin() + pages * kPageTokens);
+  position_ = pages * kPageTokens;
+  Run(std::span(state.tokens()).subspan(cached));
+}
+
+void Evaluator::Save(const std::string& path) {
+  const int64_t end = model_.ranks().recurrent() ? snapshot_end_ : position_;
+  const auto pages = std::span(pages_).first(static_cast<size_t>(end / kPageTokens));
+  WriteSavedState(path, model_, tokens_, pages, kSnapshot);
 }
 
 void Evaluator::Expect(const Model& model, std::span<const int32_t> tokens, int64_t position) {
@@ -41,10 +82,16 @@ void Evaluator::Expect(const Model& model, std::span<const int32_t> tokens, int6
 void Evaluator::Run(std::span<const int32_t> tokens, int64_t first_wanted,
                     FunctionRef<void(const EvaluatedRows&)> visit) {
   Expect(model_, tokens, position_);
-  const SequenceRows rows{pages_, tokens, position_, first_wanted};
+  SequenceRows rows{pages_, tokens, position_, first_wanted};
+  if (model_.ranks().snapshots() > 0) {
+    rows.restore = tokens.empty() ? -1 : std::exchange(restore_, -1);
+    rows.save = kSnapshot;
+  }
   RunRows(rows, model_.ranks(), [&](const RowsDone& done) {
-    const auto taken = tokens.subspan(static_cast<size_t>(done.begin),
-                                      static_cast<size_t>(done.end - done.begin));
+    const auto taken =
+        tokens.subspan(static_cast<size_t>(done.begin), static_cast<size_t>(done.end - done.begin));
+    const int64_t page_end = (position_ + std::ssize(taken)) / kPageTokens * kPageTokens;
+    if (rows.save >= 0 && page_end > position_) snapshot_end_ = page_end;
     position_ += std::ssize(taken);
     tokens_.insert(tokens_.end(), taken.begin(), taken.end());
     if (done.wanted == done.end) return;

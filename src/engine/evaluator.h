@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -36,6 +37,12 @@ class Evaluator {
   // far, the tokens before are taken in again.
   void Rewind(int64_t position);
 
+  // Takes in the tokens of a file that Save() or Engine::SaveState() wrote, and what it has cached of
+  // them; the others are computed. Only at position 0. Throws Refused as SavedState does, before anything has changed, and as Run() does.
+  void Load(const std::string& path);
+  // Writes tokens and what is cached of them. Throws Failed where the file cannot be written.
+  void Save(const std::string& path);
+
   // Takes in tokens, in micro-batches, and gives the logits of each from index `first_wanted` on to
   // `visit`; rows that nobody wants cost no logits. Throws Refused where the context is too short
   // or an id is no token, Failed where a number is not finite, naming step and position, and
@@ -63,6 +70,8 @@ class Evaluator {
   std::vector<int32_t> pages_;
   std::vector<int32_t> tokens_;  // taken in
   int64_t position_ = 0;
+  int64_t restore_ = -1;      // snapshot with which the next row begins
+  int64_t snapshot_end_ = 0;  // tokens in the snapshot of recurrent states; 0: there is none
 };
 
 }  // namespace lockstep

@@ -94,6 +94,10 @@ void SavedState::CheckTensors(const Model& model) {
   Expect("tokens", "I32", {tokens.data.size() / sizeof(int32_t)});
   tokens_.resize(tokens.data.size() / sizeof(int32_t));
   std::memcpy(tokens_.data(), tokens.data.data(), tokens.data.size());
+  if (std::ssize(tokens_) > model.context()) {
+    throw Refused("{}: tokens: expected at most {}, the context, found {}; --ctx-size makes room",
+                  Printable(file_.name(), 4096), model.context(), tokens_.size());
+  }
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (tokens_[i] >= 0 && tokens_[i] < model.vocab()) continue;
     throw Refused("{}: tokens: expected ids below {}, found {} at {}",

@@ -17,7 +17,8 @@ namespace lockstep {
 
 class SavedState {
  public:
-  // Opens and checks a file whole. Throws Refused where it is damaged, or of another model, cache type or version, or has tokens that the model has not.
+  // Opens and checks a file whole. Throws Refused where it is damaged, or of another model, cache type or
+  // version, or has more tokens than the context has room for, or ids that are no tokens.
   SavedState(const std::string& path, const Model& model);
 
   const std::vector<int32_t>& tokens() const { return tokens_; }

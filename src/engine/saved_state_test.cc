@@ -1,13 +1,18 @@
 #include "engine/saved_state.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <tiny_model.h>
 
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "base/file.h"
 #include "engine/engine.h"
+#include "engine/evaluator.h"
 #include "gguf/temp_folder.h"
 #include "models/models.h"
 
@@ -58,6 +63,19 @@ class SavedStateTest : public ::testing::Test {
     while (request->Next(&event) != Request::State::kFinished) continue;
     EXPECT_EQ(request->summary().error, "");
     return request->summary();
+  }
+
+  // Logits of all rows from index `wanted` on, behind a state where there is a name of one.
+  static std::vector<float> LogitsBehind(const LoadOptions& options, const std::string& state,
+                                         std::span<const int32_t> tokens, size_t wanted) {
+    Model model(options);
+    Evaluator evaluator(model);
+    if (!state.empty()) evaluator.Load(state);
+    std::vector<float> logits;
+    evaluator.Run(tokens, static_cast<int64_t>(wanted), [&](const EvaluatedRows& rows) {
+      logits.insert(logits.end(), rows.logits.begin(), rows.logits.end());
+    });
+    return logits;
   }
 
   std::string Bytes(const std::string& name) const { return ReadFile(folder_ / name, kMostBytes); }
@@ -212,6 +230,105 @@ TEST_F(SavedStateTest, ForeignFilesAreRefusedByName) {
   wide.ff_width = 128;
   Make(wide);
   EXPECT_NE(refusal(*Open({1}), "state").find("model: expected "), std::string::npos);
+}
+
+TEST_F(SavedStateTest, TextsBeyondTheContextAreRefused) {
+  Make({});
+  const auto engine = Open({1});
+  const Summary whole = Run(*engine, SomeTokens(310), -1);
+  EXPECT_EQ(whole.tokens.size(), 320u);
+  engine->SaveState(whole.tokens, folder_ / "full");
+  EXPECT_EQ(Open({2})->LoadState(folder_ / "full"), whole.tokens);
+  Engine smaller({.path = folder_ / "tiny.gguf", .context = 319});
+  try {
+    smaller.LoadState(folder_ / "full");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRefused);
+    EXPECT_NE(std::string(error.what()).find("expected at most 319, the context, found 320"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// What an evaluator writes is what an engine writes, and either goes on from it wherever it ends.
+TEST_F(SavedStateTest, EvaluatorsSaveAndLoadAtAnyPosition) {
+  for (const Architecture& architecture : Architectures()) {
+    SCOPED_TRACE(architecture.name);
+    Make(OptionsFor(architecture.name));
+    const std::vector<int32_t> tokens = SomeTokens(150);
+    LoadOptions options{.path = folder_ / "tiny.gguf", .context = 320, .micro_batch = 48};
+    const std::vector<float> expected = LogitsBehind(options, "", tokens, tokens.size() - 9);
+    for (const size_t length : {63, 64, 141}) {
+      options.ranks = options.threads = length % 2 == 0 ? 2 : 1;
+      Model model(options);
+      Evaluator evaluator(model);
+      evaluator.Run(std::span(tokens).first(length));
+      evaluator.Save(folder_ / "state");
+      options.ranks = options.threads = 1 + length % 3;
+      const std::vector<float> rest =
+          LogitsBehind(options, folder_ / "state", std::span(tokens).subspan(length),
+                       tokens.size() - 9 - length);
+      EXPECT_EQ(rest, expected) << length;
+    }
+    const auto engine = Open({2});
+    engine->LoadState(folder_ / "state");
+    EXPECT_EQ(Run(*engine, tokens).cached_tokens, 128);
+    engine->SaveState(std::span(tokens).first(141), folder_ / "again");
+    EXPECT_EQ(Bytes("again"), Bytes("state"));
+  }
+}
+
+TEST_F(SavedStateTest, EvaluatorsGoBackBeforeWhatTheyLoaded) {
+  Make(HybridOptions());
+  const std::vector<int32_t> tokens = SomeTokens(128);
+  const LoadOptions options{.path = folder_ / "tiny.gguf", .context = 320};
+  Model model(options);
+  const auto last_row = [&](Evaluator& evaluator, std::span<const int32_t> rows) {
+    std::vector<float> logits;
+    evaluator.Run(rows, std::ssize(rows) - 1, [&](const EvaluatedRows& row) {
+      logits.assign(row.logits.begin(), row.logits.end());
+    });
+    return logits;
+  };
+  Evaluator first(model);
+  const std::vector<float> expected = last_row(first, tokens);
+  first.Save(folder_ / "state");
+  for (const int64_t position : {0, 50, 64, 127, 128}) {
+    Evaluator other(model);
+    other.Load(folder_ / "state");
+    other.Rewind(position);
+    if (position < 128) {
+      EXPECT_EQ(last_row(other, std::span(tokens).subspan(static_cast<size_t>(position))), expected)
+          << position;
+    }
+    other.Save(folder_ / "again");
+    EXPECT_EQ(Bytes("again"), Bytes("state")) << position;
+  }
+}
+
+TEST_F(SavedStateTest, AFullDiskLeavesNothingBehind) {
+  Make({});
+  const auto save = [&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::string message = "written";
+    try {
+      Open({1})->SaveState(SomeTokens(2000), folder_ / "state");
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    std::fprintf(stderr, "%s\n", message.c_str());
+    std::_Exit(3);
+  };
+  // A process of its own: the limit holds for all of one.
+  EXPECT_EXIT(save(), ::testing::ExitedWithCode(3), "state: ");
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(std::string(folder_ / "")))
+    ++files;
+  EXPECT_EQ(files, 1u);
 }
 
 TEST_F(SavedStateTest, OutputsThatCannotBeWrittenLeaveNothingBehind) {

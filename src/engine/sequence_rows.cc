@@ -15,6 +15,12 @@ Batch BatchOf(const SequenceRows& rows, const RowsDone& part) {
   const int64_t pages = CeilDiv(rows.position + part.end, kPageTokens);
   batch.sequences = {{rows.pages.first(static_cast<size_t>(pages))}};
   batch.sequences[0].slot = 0;
+  if (part.begin == 0) batch.sequences[0].restore = rows.restore;
+  const int64_t page_end = (rows.position + part.end) / kPageTokens * kPageTokens;
+  if (page_end > rows.position + part.begin) {
+    batch.sequences[0].save = rows.save;
+    batch.sequences[0].save_at = page_end;
+  }
   for (int64_t i = part.begin; i < part.end; ++i) {
     batch.tokens.push_back(rows.tokens[static_cast<size_t>(i)]);
     batch.places.push_back({0, rows.position + i});
