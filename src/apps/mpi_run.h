@@ -58,7 +58,9 @@ class MpiRun {
   MpiRun& operator=(const MpiRun&) = delete;
   ~MpiRun() {
     if (pid_ > 0) kill(pid_, SIGKILL);
-    for (pid_t rank : ranks_) kill(rank, SIGKILL);
+    for (pid_t rank : ranks_) {
+      if (Lives(rank)) kill(rank, SIGKILL);
+    }
     if (pid_ > 0) waitpid(pid_, nullptr, 0);
     if (input_ >= 0) close(input_);
   }
@@ -68,13 +70,8 @@ class MpiRun {
     Await([&] {
       ranks_.clear();
       for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-        const std::string name = entry.path().filename();
-        if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-        std::ifstream stat(entry.path() / "stat");
-        std::string text((std::istreambuf_iterator<char>(stat)), {});
-        const size_t at = text.rfind(')');
-        if (at == std::string::npos || text.find("(lockstep)") == std::string::npos) continue;
-        if (std::atoi(text.c_str() + at + 3) == pid_) ranks_.push_back(std::atoi(name.c_str()));
+        const int process = std::atoi(entry.path().filename().c_str());
+        if (process > 0 && StatusOf(process).parent == pid_) ranks_.push_back(process);
       }
       std::ranges::sort(ranks_);
       return ranks_.size() == count;
@@ -120,14 +117,7 @@ class MpiRun {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   // Ranks that still live.
-  size_t left() const {
-    return static_cast<size_t>(std::ranges::count_if(ranks_, [](pid_t rank) {
-      std::ifstream stat("/proc/" + std::to_string(rank) + "/stat");
-      std::string text((std::istreambuf_iterator<char>(stat)), {});
-      const size_t at = text.rfind(')');
-      return at != std::string::npos && text[at + 2] != 'Z';
-    }));
-  }
+  size_t left() const { return static_cast<size_t>(std::ranges::count_if(ranks_, Lives)); }
   std::string messages() const {
     std::ifstream file(messages_);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -135,6 +125,24 @@ class MpiRun {
   void Interrupt() const { kill(pid_, SIGINT); }
 
  private:
+  // Of a process of the program; of others, and of those that have ended, all zero. (proc(5), stat)
+  struct Status {
+    char state = 0;
+    pid_t parent = 0;
+  };
+  static Status StatusOf(pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const size_t at = text.rfind(')');
+    if (at == std::string::npos || text.find("(lockstep)") == std::string::npos) return {};
+    return {text[at + 2], std::atoi(text.c_str() + at + 3)};
+  }
+  // Numbers of processes are used again: only a process of the program counts.
+  static bool Lives(pid_t rank) {
+    const char state = StatusOf(rank).state;
+    return state != 0 && state != 'Z';
+  }
+
   std::string messages_;
   pid_t pid_ = -1;
   int input_ = -1;
