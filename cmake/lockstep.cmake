@@ -34,6 +34,9 @@ include_directories("${CMAKE_SOURCE_DIR}/src")
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    add_compile_options(-Wno-maybe-uninitialized)  # false alarms in std::regex and std::function (GCC bug 105562)
+  endif()
 endif()
 
 # Instruction sets, and the flags that a kernel file gets for each (simd/isa.h has the run-time side).

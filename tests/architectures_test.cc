@@ -33,6 +33,9 @@ class ArchitectureOf : public testing::TestWithParam<std::string> {
     return folder_ / name;
   }
   TinyModel Model() { return TinyModel(OptionsFor(GetParam())); }
+  std::string model_prefix() {
+    return std::get<std::string>(Model().keys.at("general.architecture")) + ".";
+  }
 
   TempFolder folder_;
 };
@@ -142,6 +145,36 @@ std::string FirstPartOf(std::string tensor, const TinyOptions& options) {
   return tensor;
 }
 
+// Keys that a file may leave out, in the architectures that read them.
+struct OptionalKey {
+  const char *architecture, *key;
+  float number;
+};
+constexpr OptionalKey kOptionalKeys[] = {{"muse-glimmer", "attention.post_norm_rms_epsilon", 0.3f}};
+
+TEST_P(ArchitectureOf, DependsOnEveryNumberOfItsKeys) {
+  const auto logits = [&](const TinyModel& model) {
+    return ModelRun(Write(model)).Run({Prompt(40)}, {})[0].logits;
+  };
+  const std::vector<float> expected = logits(Model());
+  const TinyModel model = Model();
+  const std::string prefix = model_prefix();
+  std::map<std::string, float> changed;
+  for (const auto& [key, value] : model.keys) {
+    const float* number = std::get_if<float>(&value);
+    if (number == nullptr || !key.starts_with(prefix)) continue;
+    changed[key] = key.ends_with("epsilon") ? 0.3f : *number == 0 ? 0.5f : *number * 1.5f;
+  }
+  for (const OptionalKey& row : kOptionalKeys) {
+    if (GetParam() == row.architecture) changed[prefix + row.key] = row.number;
+  }
+  for (const auto& [key, number] : changed) {
+    TinyModel other = Model();
+    other.keys[key] = number;
+    EXPECT_FALSE(SameBits(logits(other), expected)) << key;
+  }
+}
+
 TEST_P(ArchitectureOf, RefusesAFileWithoutOneOfItsTensors) {
   const TinyModel model = Model();
   for (const TinyTensor& tensor : model.tensors) {
@@ -240,6 +273,26 @@ TEST(Architectures, ReadExpertsThatHaveTensorsOfTheirOwn) {
   apart.Write(folder / "apart.gguf");
   ModelRun one(folder / "stacked.gguf"), other(folder / "apart.gguf");
   EXPECT_TRUE(SameBits(one.Run({Prompt(20)}, {})[0].logits, other.Run({Prompt(20)}, {})[0].logits));
+}
+
+// llama.cpp's files of these do not say that the weights of the chosen experts add up to one.
+TEST(Architectures, NormaliseExpertWeightsWhereFilesDoNotSay) {
+  TempFolder folder;
+  for (const char* architecture : {"ernie4_5-moe", "hunyuan-moe", "mellum", "qwen35moe", "qwen3moe",
+                                   "qwen3next", "qwen4exp"}) {
+    SCOPED_TRACE(architecture);
+    TinyModel model(OptionsFor(architecture));
+    const auto logits = [&] {
+      model.Write(folder / "model.gguf");
+      return ModelRun(folder / "model.gguf").Run({Prompt(40)}, {})[0].logits;
+    };
+    model.keys.erase(std::string(architecture) + ".expert_weights_norm");
+    const std::vector<float> unsaid = logits();
+    model.key("expert_weights_norm") = true;
+    EXPECT_TRUE(SameBits(logits(), unsaid));
+    model.key("expert_weights_norm") = false;
+    EXPECT_FALSE(SameBits(logits(), unsaid));
+  }
 }
 
 TEST(Architectures, ReadGateAndUpOfExpertsFromOneTensor) {
@@ -341,8 +394,8 @@ TEST(LatentAttention, RefusesSizesThatCannotBe) {
                         {"deepseek4", "attention.indexer.key_length", 4},
                         {"deepseek4", "hyper_connection.count", 65}};
   for (const Case& c : cases) {
-    const std::string text = RefusalOf([&](TinyModel& m) { m.key(c.key) = c.value; },
-                                       OptionsFor(c.architecture));
+    const std::string text =
+        RefusalOf([&](TinyModel& m) { m.key(c.key) = c.value; }, OptionsFor(c.architecture));
     EXPECT_TRUE(text.starts_with(c.architecture)) << c.key << ": " << text;
   }
   // Without ranks of queries there is nothing that an indexer's could be made from.
