@@ -59,7 +59,7 @@ class EvaluatorTest : public ::testing::Test {
 };
 
 bool SameBits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+  return std::ranges::equal(std::as_bytes(a), std::as_bytes(b));
 }
 
 class EvaluatorBits : public EvaluatorTest, public testing::WithParamInterface<const char*> {

@@ -93,7 +93,7 @@ void SavedState::CheckTensors(const Model& model) {
   const SafetensorsTensor& tokens = file_.Require("tokens");
   Expect("tokens", "I32", {tokens.data.size() / sizeof(int32_t)});
   tokens_.resize(tokens.data.size() / sizeof(int32_t));
-  std::memcpy(tokens_.data(), tokens.data.data(), tokens.data.size());
+  std::ranges::copy(tokens.data, std::as_writable_bytes(std::span(tokens_)).begin());
   if (std::ssize(tokens_) > model.context()) {
     throw Refused("{}: tokens: expected at most {}, the context, found {}; --ctx-size makes room",
                   Printable(file_.name(), 4096), model.context(), tokens_.size());
