@@ -338,6 +338,8 @@ void WeightStore::PackMatrix(const WeightUse& use, int64_t file_row, const GgufF
   team.Run([&](int member) {
     // The same share as Linear's, so that each thread touches first what it will read.
     const WorkRange share = ShareOf(use.rows, kColumnUnit, member, team.size());
+    // An empty share may end within another's last panel.
+    if (share.size() == 0) return;
     if (use.in_file().scattered()) {
       use.in_file().Copy(share.begin, share.end, file_row, together.data());
     }
