@@ -7,6 +7,7 @@
 #include "apps/terminal.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "comm/communicator.h"
 #include "engine/importance.h"
 #include "engine/perplexity.h"
 
@@ -155,6 +156,8 @@ int RunImatrix(const OptionValues& options, Positional) {
                       earlier->entries().size(), earlier->chunks));
     return 0;
   }
+  // The others have left: nobody would meet this one.
+  if (Processes() > 1) throw Refused("imatrix: expected one process, found {}", Processes());
   const std::string text = ReadFileOrStdin(options.Get<std::string>(Opt::kFile));
   WindowOptions cut;
   const int64_t length = options.Get<int64_t>(Opt::kContext);
@@ -165,10 +168,6 @@ int RunImatrix(const OptionValues& options, Positional) {
   cut.max_windows = chunks < 0 ? -1 : from + chunks;
   LoadOptions load = ReadLoadOptions(options);
   load.context = cut.length;
-  load.accept = [](const Model& model) {
-    if (model.total_ranks() != 1)
-      throw Refused("imatrix: expected one rank, found {}", model.total_ranks());
-  };
   const auto model = OpenWithProgress<Model>(load);
   const Windows windows = CutWindows(text, model->tokenizer(), cut);
   if (windows.count() <= from) {

@@ -254,6 +254,8 @@ TEST_F(RanksCommands, OfSeveralProcessesOneSpeaks) {
   for (const auto& [command, code, text] :
        std::initializer_list<std::tuple<std::string, int, std::string>>{
            {"MPI 2 version 2>&1", 0, "lockstep"},
+           {"MPI 2 imatrix -m MODEL -f TEXT -o DIRout 2>&1", 2,
+            "imatrix: expected one process, found 2"},
            {"MPI 2 run -m DIRabsent -p line 2>&1", 2, "absent: "},
            {"MPI 2 run -m MODEL -f DIRabsent 2>&1", 2, "absent: "},
            {"MPI 2 run -m MODEL -p line --tmep 1 2>&1", 2, "--temp"},

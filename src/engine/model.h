@@ -109,8 +109,6 @@ class Model {
   // A team of all threads of this process, for work between batches.
   ThreadTeam& team();
   int threads() const;
-  // Of all processes.
-  int total_ranks() const { return group_->ranks(); }
   Isa isa() const { return isa_; }
 
   int64_t vocab() const;
