@@ -117,6 +117,13 @@ struct TinyModel {
   std::string prefix_;
 };
 
+// Ids of a tiny model's vocabulary.
+inline std::vector<int32_t> SomeTokens(int64_t count, int32_t step = 37) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(3 + i * step % 290));
+  return tokens;
+}
+
 using AddTensor = std::function<void(const std::string& name, std::vector<int64_t> dims)>;
 // The tensors of one layer's experts.
 void AddExperts(const TinyOptions& options, const AddTensor& add);

@@ -65,9 +65,7 @@ struct WeightWork {
 WeightWork CountWork(const Model& model) {
   WeightWork work;
   for (const WeightUse& use : FindWeights(model.graph(), model.file())) {
-    const double ops = 2 * use.used() * static_cast<double>(use.experts) *
-                       static_cast<double>(use.rows) * static_cast<double>(use.width);
-    (use.rows == model.vocab() ? work.of_logits : work.of_token) += ops;
+    (use.rows == model.vocab() ? work.of_logits : work.of_token) += use.used() * use.ops();
   }
   return work;
 }

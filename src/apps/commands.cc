@@ -65,7 +65,8 @@ constexpr Command kCommands[] = {
     {Cmd::kInspect, "what a model file holds, without running it", "-m FILE [options]",
      "Without options: a summary. With --json: one object.", 0, RunInspect},
     {Cmd::kPlan, "what ranks would hold, exchange and reach", "-m FILE --ranks N [options]",
-     "Reads the head of the file, no weight. Speeds are upper bounds: what memory, products and collectives leave at the "
+     "Reads the head of the file, no weight. Speeds are upper bounds: what memory, products and "
+     "collectives leave at the "
      "speeds of machines that are measured here or given.",
      0, RunPlan},
     {Cmd::kBench, "speed of prompts and answers, against the limits of the machine",

@@ -69,6 +69,13 @@ std::string ReadInputText(const OptionValues& options) {
   return options.Get<bool>(Opt::kEscape) ? Unescape(value) : value;
 }
 
+std::vector<int32_t> ReadTokenIds(const OptionValues& options) {
+  std::vector<int32_t> ids;
+  for (int64_t id : options.Get<std::vector<int64_t>>(Opt::kTokens))
+    ids.push_back(static_cast<int32_t>(id));
+  return ids;
+}
+
 std::string Unescape(std::string_view text) {
   constexpr std::string_view kLetters = "nrt\"'\\";
   constexpr std::string_view kMeanings = "\n\r\t\"'\\";

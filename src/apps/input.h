@@ -21,6 +21,9 @@ std::string ReadFileOrStdin(const std::string& path);
 // or where there is none.
 std::string ReadInputText(const OptionValues& options);
 
+// The ids of --tokens, which the user gave.
+std::vector<int32_t> ReadTokenIds(const OptionValues& options);
+
 // \n \r \t \" \' \\ and \xNN become what they stand for; other backslashes stay.
 std::string Unescape(std::string_view text);
 

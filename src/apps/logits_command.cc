@@ -64,13 +64,7 @@ std::vector<int32_t> GivenTokens(const OptionValues& options) {
         options.Get<bool>(Opt::kMtp) ? "--mtp" : "--model-draft");
   }
   if (file) return ReadTokens(options.Get<std::string>(Opt::kTokensFrom));
-  std::vector<int32_t> tokens;
-  if (ids) {
-    for (int64_t id : options.Get<std::vector<int64_t>>(Opt::kTokens)) {
-      tokens.push_back(static_cast<int32_t>(id));
-    }
-  }
-  return tokens;
+  return ids ? ReadTokenIds(options) : std::vector<int32_t>{};
 }
 
 // What is drafted behind a sequence by a model that was opened with a draft.

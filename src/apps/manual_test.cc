@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/completions.h"
+#include "apps/program_run.h"
 #include "apps/terminal.h"
 
 namespace lockstep {
@@ -173,22 +174,6 @@ TEST(Manual, WrapTextKeepsEveryWord) {
   EXPECT_EQ(WrapText("a b", 4, 0, 3), "a\nb\n");
 }
 
-// Runs the program in a shell; `arguments` is shell text.
-struct Outcome {
-  int code;
-  std::string output;  // stdout, then stderr
-};
-Outcome RunInShell(const std::string& arguments) {
-  std::string command = fmt::format("env HOME=/no/such/folder {} {}", LOCKSTEP_PROGRAM, arguments);
-  FILE* pipe = popen(command.c_str(), "r");
-  EXPECT_NE(pipe, nullptr);
-  std::string output;
-  char buffer[4096];
-  while (size_t size = std::fread(buffer, 1, sizeof(buffer), pipe)) output.append(buffer, size);
-  int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
-}
-
 TEST(Program, ExitCodesAndMessagesFollowTheManual) {
   struct Case {
     std::string arguments;
@@ -217,7 +202,7 @@ TEST(Program, ExitCodesAndMessagesFollowTheManual) {
       {"version <&- 2>&-", 0, VersionText()},
   };
   for (const Case& c : cases) {
-    Outcome outcome = RunInShell(c.arguments);
+    const ShellRun outcome = RunShell(fmt::format("{} {}", LOCKSTEP_PROGRAM, c.arguments));
     EXPECT_EQ(outcome.code, c.code) << c.arguments;
     EXPECT_EQ(outcome.output, c.output) << c.arguments;
   }
@@ -225,10 +210,10 @@ TEST(Program, ExitCodesAndMessagesFollowTheManual) {
 
 TEST(Program, ReaderThatGoesAwayIsNoFailure) {
   std::string status = fmt::format(
-      "version >/dev/null; bash -c 'env HOME=/no/such/folder {0} man 2>&1 | true; echo "
+      "{0} version >/dev/null; bash -c 'env HOME=/no/such/folder {0} man 2>&1 | true; echo "
       "${{PIPESTATUS[0]}}'",
       LOCKSTEP_PROGRAM);
-  EXPECT_EQ(RunInShell(status).output, "0\n");
+  EXPECT_EQ(RunShell(status).output, "0\n");
 }
 
 }  // namespace

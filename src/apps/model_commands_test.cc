@@ -49,11 +49,7 @@ class ModelCommands : public ::testing::Test {
 
   // Runs `lockstep ARGUMENTS` in a shell; MODEL and TEXT stand for the files. stdout alone, unless
   // the arguments say otherwise.
-  struct Outcome {
-    int code;
-    std::string output;
-  };
-  Outcome Shell(std::string command) const {
+  ShellRun Shell(std::string command) const {
     for (auto [word, path] : {std::pair<std::string, std::string>{"LOCKSTEP", LOCKSTEP_PROGRAM},
                               {"MODEL", model_},
                               {"TEXT", text_}}) {
@@ -61,12 +57,7 @@ class ModelCommands : public ::testing::Test {
         command.replace(at, word.size(), path);
       }
     }
-    FILE* pipe = popen(("export HOME=/no/such/folder; " + command).c_str(), "r");
-    std::string output;
-    char buffer[4096];
-    while (size_t size = std::fread(buffer, 1, sizeof(buffer), pipe)) output.append(buffer, size);
-    const int status = pclose(pipe);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+    return RunShell(command);
   }
 
   TempFolder folder_;
@@ -415,11 +406,11 @@ TEST_F(ModelCommands, RunSaysWhereTheContextEndsAnAnswer) {
 
 TEST_F(ModelCommands, ChatAnswersLinesOfStdinUntilTheyEnd) {
   const std::string chat = "LOCKSTEP chat -m MODEL -n 3 --temp 0 --no-show-timings --config none";
-  const Outcome two = Shell("printf 'one\\ntwo' | " + chat);
+  const ShellRun two = Shell("printf 'one\\ntwo' | " + chat);
   EXPECT_EQ(two.code, 0);
   EXPECT_GE(std::ranges::count(two.output, '\n'), 2) << two.output;
   // A first message by option, a word that clears, and the same answer again.
-  const Outcome cleared = Shell("printf '/clear\\none\\n/exit\\nnever\\n' | " + chat + " -p one");
+  const ShellRun cleared = Shell("printf '/clear\\none\\n/exit\\nnever\\n' | " + chat + " -p one");
   const std::string one = Shell("printf 'one\\n' | " + chat).output;
   EXPECT_EQ(cleared.output, one + one);
   EXPECT_EQ(Shell(chat + " -p one -st </dev/null").output, one);
@@ -434,7 +425,7 @@ TEST_F(ModelCommands, ChatAnswersLinesOfStdinUntilTheyEnd) {
 TEST_F(ModelCommands, ChatObeysItsWords) {
   const std::string chat =
       "LOCKSTEP chat -m MODEL -n 3 --temp 0 --no-show-timings --config none 2>&1";
-  const Outcome help = Shell("echo /help | " + chat);
+  const ShellRun help = Shell("echo /help | " + chat);
   for (std::string_view word : {"/help", "/clear", "/regen", "/system", "/stats", "/exit"}) {
     EXPECT_NE(help.output.find(word), help.output.npos) << help.output;
   }
@@ -475,7 +466,7 @@ TEST_F(ModelCommands, ReadersAndDisksThatGoAwayEndTheRun) {
         "logits -m MODEL --tokens 1 -o /dev/null", "chat -m MODEL -p a -n 50 -st -q"}) {
     const std::string line = "LOCKSTEP " + command + " --config none";
     EXPECT_EQ(Shell("bash -c '" + line + " | true; echo ${PIPESTATUS[0]}'").output, "0\n") << line;
-    const Outcome full = Shell(line + " 2>&1 >/dev/full");
+    const ShellRun full = Shell(line + " 2>&1 >/dev/full");
     EXPECT_EQ(full.code, 1) << line;
     EXPECT_EQ(full.output, "lockstep: writing to stdout: No space left on device\n") << line;
   }

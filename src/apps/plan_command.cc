@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <future>
 
 #include "apps/command.h"
 #include "apps/model_options.h"
@@ -44,27 +43,16 @@ double GivenOr(const OptionValues& options, Opt option, double unit,
   return options.Given(option) ? options.Get<double>(option) * unit : otherwise();
 }
 
-// What `measure` finds on a pinned team. On a thread of its own, since the caller of a pinned team is pinned with it.
-double OnTeam(int threads, FunctionRef<double(ThreadTeam&)> measure) {
-  return std::async(std::launch::async,
-                    [&] {
-                      const std::vector<int> cpus = Topology::Detect().PlaceTeams({threads})[0];
-                      ThreadTeam team = cpus.empty() ? ThreadTeam(threads) : ThreadTeam(cpus);
-                      team.PinCaller();
-                      return measure(team);
-                    })
-      .get();
-}
-
 Machines ReadMachines(const OptionValues& options, const LoadOptions& load) {
   Machines machines;
   machines.count = options.Get<int64_t>(Opt::kMachines);
   const int threads = load.threads > 0 ? load.threads : Topology::Detect().DefaultThreads();
   machines.bytes_per_s = GivenOr(options, Opt::kBandwidth, kGiga, [&] {
-    return OnTeam(threads, [](ThreadTeam& team) { return MeasureReadBandwidth(team); });
+    return OnPinnedTeam(threads, [](ThreadTeam& team) { return MeasureReadBandwidth(team); });
   });
   machines.ops_per_s = GivenOr(options, Opt::kPeak, kGiga, [&] {
-    return OnTeam(threads, [](ThreadTeam& team) { return MeasureIntegerPeak(team, BestIsa()); });
+    return OnPinnedTeam(threads,
+                        [](ThreadTeam& team) { return MeasureIntegerPeak(team, BestIsa()); });
   });
   // Of one machine, ranks read what the others wrote from memory.
   const bool one = machines.count == 1;
@@ -74,7 +62,7 @@ Machines ReadMachines(const OptionValues& options, const LoadOptions& load) {
                                   [&] { return one ? MeasureExchangeLatency() : 30e-6; });
   machines.barrier_seconds = GivenOr(options, Opt::kBarrierLatency, 1e-6, [&] {
     const int of_rank = std::max(1, static_cast<int>(threads * machines.count / load.ranks));
-    return OnTeam(of_rank, [](ThreadTeam& team) { return MeasureBarrier(team); });
+    return OnPinnedTeam(of_rank, [](ThreadTeam& team) { return MeasureBarrier(team); });
   });
   return machines;
 }

@@ -48,24 +48,15 @@ class RanksCommands : public ::testing::Test {
     return RunProgram({arguments.begin(), arguments.end()});
   }
 
-  struct Outcome {
-    int code;
-    std::string output;
-  };
   // Runs a command in a shell, where LOCKSTEP, MODEL, TEXT and DIR stand for paths, and MPI n for mpirun with so many processes.
-  Outcome Shell(std::string command) const {
+  ShellRun Shell(std::string command) const {
     for (int processes : {1, 2, 3, 4}) {
       const std::string word = fmt::format("MPI {}", processes);
       if (const size_t at = command.find(word); at != std::string::npos)
         command.replace(at, word.size(),
                         fmt::format("{}", fmt::join(MpirunCommand(processes), " ")));
     }
-    FILE* pipe = popen(("export HOME=/no/such/folder; " + Filled(command)).c_str(), "r");
-    std::string output;
-    char buffer[4096];
-    while (size_t size = std::fread(buffer, 1, sizeof(buffer), pipe)) output.append(buffer, size);
-    const int status = pclose(pipe);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+    return RunShell(Filled(command));
   }
   std::string Filled(std::string text) const {
     for (const auto& [word, path] :
@@ -144,7 +135,7 @@ TEST_F(RanksCommands, GiveTheSameInSeveralProcesses) {
                               "MPI 2 logits -m MODEL -f TEXT -o DIRout --ranks 2 2>&1",
                               "MPI 2 logits -m MODEL -f TEXT -o DIRout -sm layer 2>&1",
                               "MPI 2 logits -m MODEL -f - -o DIRout -ts 1,3 <TEXT 2>&1"}) {
-    const Outcome outcome = Shell(command);
+    const ShellRun outcome = Shell(command);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_EQ(outcome.output, expected) << command;
   }
@@ -157,7 +148,7 @@ TEST_F(RanksCommands, GiveTheSameInSeveralProcesses) {
       Shell("printf 'line\\n' | MPI 2 chat -m MODEL -n 5 --ignore-eos --temp 0 2>/dev/null").output,
       Shell("printf 'line\\n' | LOCKSTEP chat -m MODEL -n 5 --ignore-eos --temp 0 2>/dev/null")
           .output);
-  const Outcome verify = Shell("MPI 2 verify -m MODEL --tokens 3,4,5,6 --ranks 1 2>&1");
+  const ShellRun verify = Shell("MPI 2 verify -m MODEL --tokens 3,4,5,6 --ranks 1 2>&1");
   EXPECT_EQ(verify.code, 0) << verify.output;
   EXPECT_NE(verify.output.find("the same bits in all"), std::string::npos) << verify.output;
 }
@@ -222,7 +213,7 @@ TEST_F(RanksCommands, LogitsGoOnBehindAState) {
             std::string::npos)
       << refused.messages;
   if (!HasMpi()) GTEST_SKIP() << "mpirun is not installed";
-  const Outcome outcome =
+  const ShellRun outcome =
       Shell("MPI 2 logits -m MODEL -o DIRmpi --load-state DIRpart --save-state DIRother --tokens " +
             range(130, 150) + " 2>&1");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -261,7 +252,7 @@ TEST_F(RanksCommands, OfSeveralProcessesOneSpeaks) {
            {"MPI 2 run -m MODEL -p line --tmep 1 2>&1", 2, "--temp"},
            {"MPI 2 run -m MODEL -p line --ranks 2 -ts 1,1 2>&1", 2,
             "expected 4, one for each rank, found 2"}}) {
-    const Outcome outcome = Shell(command);
+    const ShellRun outcome = Shell(command);
     EXPECT_EQ(outcome.code, code) << outcome.output;
     size_t lines = 0;
     for (size_t at = 0; (at = outcome.output.find(text, at)) != std::string::npos; ++at) ++lines;

@@ -42,11 +42,7 @@ std::vector<int32_t> ParseIds(std::string_view text) {
 }
 
 std::vector<int32_t> GivenIds(const OptionValues& options) {
-  if (!options.Given(Opt::kTokens)) return ParseIds(ReadInputText(options));
-  std::vector<int32_t> ids;
-  for (int64_t id : options.Get<std::vector<int64_t>>(Opt::kTokens))
-    ids.push_back(static_cast<int32_t>(id));
-  return ids;
+  return options.Given(Opt::kTokens) ? ReadTokenIds(options) : ParseIds(ReadInputText(options));
 }
 
 std::string IdList(std::span<const int32_t> ids) {

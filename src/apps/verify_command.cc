@@ -24,8 +24,7 @@ constexpr int64_t kRandomTokens = 160;
 std::vector<int32_t> ReadTokens(const OptionValues& options, const Tokenizer& tokenizer) {
   std::vector<int32_t> tokens;
   if (options.Given(Opt::kTokens)) {
-    for (int64_t id : options.Get<std::vector<int64_t>>(Opt::kTokens))
-      tokens.push_back(static_cast<int32_t>(id));
+    tokens = ReadTokenIds(options);
   } else if (options.Given(Opt::kPrompt) || options.Given(Opt::kFile)) {
     tokens = tokenizer.Encode(ReadInputText(options), {.add_special = true});
   } else {

@@ -248,6 +248,11 @@ class Watch::Impl {
     options_.lost(line, first_to_know);
   }
 
+  void LosePeer(const Peer& peer, std::string_view how) {
+    const std::string& name = options_.names[static_cast<size_t>(peer.process)];
+    Lose(peer, fmt::format("{}: lost, {}", name, how), options_.process <= 1);
+  }
+
   void Take(Peer& peer, char c) {
     if (peer.line) {
       // What others tell the leader they have said themselves.
@@ -268,10 +273,7 @@ class Watch::Impl {
     for (ssize_t i = 0; i < got && !peer.gone; ++i) Take(peer, buffer[i]);
     if (got > 0 || peer.gone) return;
     peer.gone = true;
-    Lose(peer,
-         fmt::format("{}: lost, its process ended",
-                     options_.names[static_cast<size_t>(peer.process)]),
-         options_.process <= 1);
+    LosePeer(peer, "its process ended");
   }
 
   void Loop() {
@@ -293,11 +295,8 @@ class Watch::Impl {
         if (slept) peer.heard = now;
         if (now >= next_beat) SendAll(peer.socket, {&kHeartbeat, 1});
         if (!peer.gone && now - peer.heard > patience) {
-          Lose(peer,
-               fmt::format("{}: lost, silent for {:.1f} s",
-                           options_.names[static_cast<size_t>(peer.process)],
-                           std::chrono::duration<double>(now - peer.heard).count()),
-               options_.process <= 1);
+          LosePeer(peer, fmt::format("silent for {:.1f} s",
+                                     std::chrono::duration<double>(now - peer.heard).count()));
         }
       }
       if (now >= next_beat)

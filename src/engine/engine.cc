@@ -194,11 +194,9 @@ class Engine::Impl {
     }
     std::vector<int32_t> pages;
     const ScopeExit release([&] { ReleaseAll(pages); });
-    std::vector<std::byte> image(static_cast<size_t>(model_.ranks().images().page_bytes()));
     for (int64_t i = 0; i < state.pages(); ++i) {
       const int32_t page = cache_.Allocate().value();
-      state.ReadPage(i, image);
-      model_.ranks().MoveStates(RankSet::StateMove::kWritePage, page, image);
+      state.PutPage(i, model_.ranks(), page);
       const auto before = std::span(pages).first(static_cast<size_t>(i));
       const int32_t known = cache_.Publish(
           before, page,
@@ -213,9 +211,7 @@ class Engine::Impl {
     const std::optional<int64_t> snapshot = snapshots_.Reserve();
     // Without one the pages are of no use to a sequence, and of no harm.
     if (!snapshot) return;
-    std::vector<std::byte> image(static_cast<size_t>(model_.ranks().images().recurrent_bytes()));
-    state.ReadRecurrent(image);
-    model_.ranks().MoveStates(RankSet::StateMove::kWriteSnapshot, *snapshot, image);
+    state.PutRecurrent(model_.ranks(), *snapshot);
     snapshots_.Publish(*snapshot, cache_.Prefix(last_page));
   }
 
@@ -477,8 +473,7 @@ class Engine::Impl {
       result.prompt_seconds = Seconds(job.started, job.first_token);
       result.generate_seconds = Seconds(job.first_token, job.last_token);
     }
-    for (auto page = job.pages.rbegin(); page != job.pages.rend(); ++page) cache_.Release(*page);
-    job.pages.clear();
+    ReleaseAll(job.pages);
     if (job.snapshot) snapshots_.Release(*std::exchange(job.snapshot, std::nullopt));
     if (job.slot >= 0) free_slots_.push_back(std::exchange(job.slot, -1));
     job.Finish();

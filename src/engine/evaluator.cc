@@ -42,15 +42,9 @@ void Evaluator::Load(const std::string& path) {
   RankSet& ranks = model_.ranks();
   const bool usable = !ranks.recurrent() || ranks.snapshots() > 0;
   const int64_t pages = usable ? state.pages() : 0;
-  std::vector<std::byte> image(static_cast<size_t>(ranks.images().page_bytes()));
-  for (int64_t i = 0; i < pages; ++i) {
-    state.ReadPage(i, image);
-    ranks.MoveStates(RankSet::StateMove::kWritePage, pages_[static_cast<size_t>(i)], image);
-  }
+  for (int64_t i = 0; i < pages; ++i) state.PutPage(i, ranks, pages_[static_cast<size_t>(i)]);
   if (ranks.recurrent() && pages > 0) {
-    image.resize(static_cast<size_t>(ranks.images().recurrent_bytes()));
-    state.ReadRecurrent(image);
-    ranks.MoveStates(RankSet::StateMove::kWriteSnapshot, kSnapshot, image);
+    state.PutRecurrent(ranks, kSnapshot);
     restore_ = kSnapshot;
     snapshot_end_ = pages * kPageTokens;
   }

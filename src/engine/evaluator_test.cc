@@ -16,12 +16,6 @@ namespace {
 
 constexpr int64_t kTokens = 150;
 
-std::vector<int32_t> SomeTokens(int64_t count) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(3 + i * 37 % 290));
-  return tokens;
-}
-
 class EvaluatorTest : public ::testing::Test {
  protected:
   EvaluatorTest() : EvaluatorTest(WindowedOptions()) {}

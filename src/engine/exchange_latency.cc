@@ -10,13 +10,13 @@
 namespace lockstep {
 namespace {
 
-double ExchangeOfPinnedRanks() {
+constexpr int kRanks = 2;
+
+// drivers: a member for each rank.
+double MeasureExchange(ThreadTeam& drivers) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kRanks = 2, kPasses = 10, kExchanges = 200;
+  constexpr int kPasses = 10, kExchanges = 200;
   TeamsGroup group({.local_ranks = kRanks, .threads = {1, 1}});
-  const std::vector<int> cpus = Topology::Detect().PlaceTeams({kRanks})[0];
-  ThreadTeam drivers = cpus.empty() ? ThreadTeam(kRanks) : ThreadTeam(cpus);
-  drivers.PinCaller();
   double best = 1;
   for (int pass = 0; pass < kPasses; ++pass) {
     const Clock::time_point start = Clock::now();
@@ -34,9 +34,18 @@ double ExchangeOfPinnedRanks() {
 
 }  // namespace
 
-// The caller of a pinned team is pinned with it, so that is a thread of its own.
+double OnPinnedTeam(int threads, FunctionRef<double(ThreadTeam&)> measure) {
+  const auto on_own_thread = [&] {
+    const std::vector<int> cpus = Topology::Detect().PlaceTeams({threads})[0];
+    ThreadTeam team = cpus.empty() ? ThreadTeam(threads) : ThreadTeam(cpus);
+    team.PinCaller();
+    return measure(team);
+  };
+  return std::async(std::launch::async, on_own_thread).get();
+}
+
 double MeasureExchangeLatency() {
-  return std::async(std::launch::async, ExchangeOfPinnedRanks).get();
+  return OnPinnedTeam(kRanks, [](ThreadTeam& drivers) { return MeasureExchange(drivers); });
 }
 
 double MeasureBarrier(ThreadTeam& team) {

@@ -12,12 +12,6 @@ namespace {
 
 constexpr int64_t kTokens = 60;
 
-std::vector<int32_t> SomeTokens() {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < kTokens; ++i) tokens.push_back(static_cast<int32_t>(3 + i * 37 % 290));
-  return tokens;
-}
-
 struct Collected {
   Imatrix matrix;
   std::vector<double> squares_of_final;  // of the stream that the output matrix meets, by column
@@ -37,7 +31,7 @@ Collected Collect(const TinyOptions& tiny, int threads = 2, int64_t micro_batch 
   Evaluator evaluator(model);
   Collected collected;
   collected.squares_of_final.resize(static_cast<size_t>(tiny.width));
-  evaluator.Run(SomeTokens(), 0, [&](const EvaluatedRows& rows) {
+  evaluator.Run(SomeTokens(kTokens), 0, [&](const EvaluatedRows& rows) {
     const auto hidden = evaluator.Hidden(std::ssize(model.graph().hidden) - 1);
     for (size_t i = 0; i < static_cast<size_t>(rows.rows * tiny.width); ++i) {
       collected.squares_of_final[i % static_cast<size_t>(tiny.width)] +=

@@ -185,8 +185,8 @@ void Model::ExpectAlike(const LoadOptions& options) const {
       {"--parallel", std::to_string(options.sequences)},
       {"--cache-type-k", std::string(kv_types_.k->name)},
       {"--cache-type-v", std::string(kv_types_.v->name)},
-      {"--kv-rotate", fmt::format("{} {}", graph_options_.rotate_keys,
-                                  graph_options_.rotate_values)},
+      {"--kv-rotate",
+       fmt::format("{} {}", graph_options_.rotate_keys, graph_options_.rotate_values)},
       {"--split-mode", std::string(SplitModeName(options.split))},
       {"--tensor-split", fmt::format("{}", fmt::join(options.proportions, ","))},
       {"--expert-split", std::string(ExpertSplitName(options.experts))},
@@ -209,8 +209,7 @@ void Model::OpenDraft(const LoadOptions& options) {
                   group_->ranks());
   }
   draft_ = std::make_unique<DraftModel>(GgufFile::Open(options.draft));
-  const ModelSource target(*file_, graph_options_),
-      source(draft_->file, graph_options_);
+  const ModelSource target(*file_, graph_options_), source(draft_->file, graph_options_);
   draft_->graphs = BuildDraft(source, {target, graph_});
 }
 

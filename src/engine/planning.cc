@@ -76,15 +76,13 @@ RankLoad PlannedModel::Load(const RankSet& rank) const {
     const auto bytes = static_cast<double>(use.bytes());
     load.weight_bytes += bytes;
     load.token_bytes += share * bytes;
-    const double all_ops = 2 * static_cast<double>(use.experts) * static_cast<double>(use.rows) *
-                           static_cast<double>(use.width);
     const bool head =
         use.value < whole_values && graph_.value(use.value).shape[0].size == logits[1].size;
-    (head ? load.output_ops : load.token_ops) += share * all_ops;
+    (head ? load.output_ops : load.token_ops) += share * use.ops();
     if (use.kind != OperandKind::kExperts) continue;
     const double above = AboveAverage(own.at(use.value), use);
     load.most_bytes += above * bytes;
-    load.most_ops += above * all_ops;
+    load.most_ops += above * use.ops();
   }
   return load;
 }

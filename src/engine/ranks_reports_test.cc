@@ -11,12 +11,6 @@
 namespace lockstep::test {
 namespace {
 
-std::vector<int32_t> SomeTokens(int64_t count, int32_t step = 37) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(3 + i * step % 290));
-  return tokens;
-}
-
 class RanksReports : public ::testing::Test {
  protected:
   void Make(const TinyOptions& options) const { TinyModel(options).Write(folder_ / "tiny.gguf"); }

@@ -65,7 +65,7 @@ SavedState::SavedState(const std::string& path, const Model& model)
     : file_(Safetensors::Open(path)) {
   CheckMetadata(model);
   CheckTensors(model);
-  CheckHash(model);
+  CheckHash();
 }
 
 void SavedState::CheckMetadata(const Model& model) const {
@@ -104,7 +104,6 @@ void SavedState::CheckTensors(const Model& model) {
                   Printable(file_.name(), 4096), model.vocab(), tokens_[i], i);
   }
   const StateImages& images = model.ranks().images();
-  size_t expected = 2;
   // All fields have as many pages as the first.
   const SafetensorsTensor* first =
       images.page_fields().empty() ? nullptr : &file_.Require(images.page_fields()[0].name);
@@ -116,35 +115,29 @@ void SavedState::CheckTensors(const Model& model) {
   }
   pages_ = static_cast<int64_t>(pages);
   for (const StateField& field : images.page_fields()) {
-    page_fields_.push_back(
-        {&Expect(field.name, "U8", PagesOf(field, pages_)), field.begin, field.bytes});
-    ++expected;
+    page_fields_.push_back({&Expect(field.name, "U8", PagesOf(field, pages_)), field.bytes});
   }
-  recurrent_ = !images.recurrent_fields().empty() && pages_ > 0;
   for (const StateField& field : images.recurrent_fields()) {
-    if (!recurrent_) break;
-    recurrent_fields_.push_back({&Expect(field.name, "F32", field.dims), field.begin, field.bytes});
-    ++expected;
+    if (pages_ > 0)
+      recurrent_fields_.push_back({&Expect(field.name, "F32", field.dims), field.bytes});
   }
   Expect("hash", "U8", {16});
+  // Beside tokens and hash.
+  const size_t expected = 2 + page_fields_.size() + recurrent_fields_.size();
   if (file_.tensors().size() != expected) {
     throw Refused("{}: expected {} tensors, found {}", Printable(file_.name(), 4096), expected,
                   file_.tensors().size());
   }
 }
 
-void SavedState::CheckHash(const Model& model) const {
+void SavedState::CheckHash() const {
   Hash hash;
   hash.Add(std::as_bytes(std::span(tokens_)));
-  std::vector<std::byte> image(static_cast<size_t>(model.ranks().images().page_bytes()));
   for (int64_t page = 0; page < pages_; ++page) {
     ThrowIfInterrupted();
-    ReadPage(page, image);
-    hash.Add(image);
+    hash.Add(Page(page));
   }
-  image.resize(static_cast<size_t>(recurrent_ ? model.ranks().images().recurrent_bytes() : 0));
-  ReadRecurrent(image);
-  hash.Add(image);
+  hash.Add(Recurrent());
   const std::array<std::byte, 16> digest = hash.Digest();
   if (!std::ranges::equal(file_.Require("hash").data, digest)) {
     throw Refused("{}: hash: expected that of the data, found another: the file is damaged",
@@ -152,15 +145,30 @@ void SavedState::CheckHash(const Model& model) const {
   }
 }
 
-void SavedState::ReadPage(int64_t page, std::span<std::byte> image) const {
-  for (const Field& field : page_fields_)
-    std::ranges::copy(Bytes(field.tensor->data, page * field.bytes, field.bytes),
-                      image.begin() + field.begin);
+std::vector<std::byte> SavedState::Page(int64_t page) const {
+  std::vector<std::byte> image;
+  for (const Field& field : page_fields_) {
+    const auto bytes = Bytes(field.tensor->data, page * field.bytes, field.bytes);
+    image.insert(image.end(), bytes.begin(), bytes.end());
+  }
+  return image;
 }
 
-void SavedState::ReadRecurrent(std::span<std::byte> image) const {
+std::vector<std::byte> SavedState::Recurrent() const {
+  std::vector<std::byte> image;
   for (const Field& field : recurrent_fields_)
-    std::ranges::copy(field.tensor->data, image.begin() + field.begin);
+    image.insert(image.end(), field.tensor->data.begin(), field.tensor->data.end());
+  return image;
+}
+
+void SavedState::PutPage(int64_t page, RankSet& ranks, int64_t to) const {
+  std::vector<std::byte> image = Page(page);
+  ranks.MoveStates(RankSet::StateMove::kWritePage, to, image);
+}
+
+void SavedState::PutRecurrent(RankSet& ranks, int64_t to) const {
+  std::vector<std::byte> image = Recurrent();
+  ranks.MoveStates(RankSet::StateMove::kWriteSnapshot, to, image);
 }
 
 void WriteSavedState(const std::string& path, Model& model, std::span<const int32_t> tokens,

@@ -24,24 +24,26 @@ class SavedState {
   const std::vector<int32_t>& tokens() const { return tokens_; }
   // Whole pages that are cached of the tokens, from the first on.
   int64_t pages() const { return pages_; }
-  // Images (exec/state_image.h): of a page, and of the recurrent states behind the last one.
-  void ReadPage(int64_t page, std::span<std::byte> image) const;
-  void ReadRecurrent(std::span<std::byte> image) const;
+  // Puts a page, or the recurrent states behind the last one, into a page or a snapshot of the pools of all ranks.
+  void PutPage(int64_t page, RankSet& ranks, int64_t to) const;
+  void PutRecurrent(RankSet& ranks, int64_t to) const;
 
  private:
   const SafetensorsTensor& Expect(std::string_view name, std::string_view type,
                                   const std::vector<uint64_t>& shape) const;
   void CheckMetadata(const Model& model) const;
   void CheckTensors(const Model& model);
-  void CheckHash(const Model& model) const;
+  void CheckHash() const;
+  // As images (exec/state_image.h).
+  std::vector<std::byte> Page(int64_t page) const;
+  std::vector<std::byte> Recurrent() const;
 
   const Safetensors file_;
   std::vector<int32_t> tokens_;
   int64_t pages_ = 0;
-  bool recurrent_ = false;
   struct Field {
     const SafetensorsTensor* tensor;
-    int64_t begin, bytes;  // in an image
+    int64_t bytes;  // in an image, one field behind the other
   };
   std::vector<Field> page_fields_, recurrent_fields_;
 };

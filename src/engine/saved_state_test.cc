@@ -21,12 +21,6 @@ namespace {
 
 constexpr uint64_t kMostBytes = 1 << 28;
 
-std::vector<int32_t> SomeTokens(int64_t count, int32_t step = 37) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(3 + i * step % 290));
-  return tokens;
-}
-
 struct Shape {
   int ranks;
   SplitMode split = SplitMode::kTensor;

@@ -14,18 +14,14 @@ namespace lockstep::test {
 namespace {
 
 // Two pages and a part of one.
-std::vector<int32_t> SomeTokens() {
-  std::vector<int32_t> tokens;
-  for (int32_t i = 0; i < 150; ++i) tokens.push_back(3 + i * 37 % 290);
-  return tokens;
-}
+constexpr int64_t kTokens = 150;
 
 class VerificationTest : public ::testing::Test {
  protected:
   Verification Of(const TinyOptions& options) const {
     TinyModel(options).Write(folder_ / "tiny.gguf");
     return {{.path = folder_ / "tiny.gguf"},
-            SomeTokens(),
+            SomeTokens(kTokens),
             ShapesToVerify(AvailableIsas(), false),
             {512, 7}};
   }
@@ -96,7 +92,7 @@ TEST_F(VerificationTest, LeavesPrefixesToTextsThatHaveWholePages) {
   Verification verification = Of({});
   verification.shapes.resize(1);
   for (const auto& [length, companies] : {std::pair(1, 2), {64, 2}, {65, 3}}) {
-    verification.tokens = SomeTokens();
+    verification.tokens = SomeTokens(kTokens);
     verification.tokens.resize(static_cast<size_t>(length));
     std::set<Company> found;
     EXPECT_TRUE(

@@ -17,9 +17,9 @@ bool Writes(RankSet::StateMove move) {
 
 }  // namespace
 
-std::vector<StateRun> RankSet::RunsOf(StateMove move, int rank) const {
-  const Graph& graph = sharded_.ranks[static_cast<size_t>(rank)];
-  return OfPage(move) ? images_->PageRuns(graph) : images_->RecurrentRuns(graph);
+const std::vector<StateRun>& RankSet::RunsOf(StateMove move, int rank) const {
+  const StateRuns& runs = state_runs_[static_cast<size_t>(rank)];
+  return OfPage(move) ? runs.page : runs.recurrent;
 }
 
 void RankSet::MoveHere(StateMove move, int64_t index, std::span<std::byte> image) {
@@ -28,13 +28,13 @@ void RankSet::MoveHere(StateMove move, int64_t index, std::span<std::byte> image
     RecurrentPool& recurrent = *At(i).recurrent;
     for (const StateRun& run : RunsOf(move, first_rank_ + i)) {
       std::byte* local = nullptr;
-      const std::string& name = At(i).graph->states[static_cast<size_t>(run.slot)].name;
+      // In the pools the states of graphs beside this one come behind its own.
       if (OfPage(move)) {
-        const StateView view = pool.view(pool.slot(name));
+        const StateView view = pool.view(run.slot);
         local = pool.page(index) + (run.value ? view.v_offset : view.k_offset);
       } else {
         local = recurrent.snapshot(index) +
-                recurrent.view(pool.slot(name)).state * static_cast<int64_t>(sizeof(float));
+                recurrent.view(run.slot).state * static_cast<int64_t>(sizeof(float));
       }
       std::byte* whole = image.data() + run.image;
       local += run.local;

@@ -170,6 +170,8 @@ void RankSet::Load(RankGroup& group, const RankOptions& options,
   isa_ = options.isa;
   trace_ = options.trace;
   images_.emplace(sharded_.states, options.kv);
+  for (const Graph& rank : sharded_.ranks)
+    state_runs_.push_back({images_->PageRuns(rank), images_->RecurrentRuns(rank)});
   // Ranks read at the same time; who listens hears one after the other.
   const int64_t all = weight_bytes();
   std::mutex mutex;

@@ -107,6 +107,9 @@ class RankSet {
     std::shared_ptr<RecurrentPool> recurrent;
     std::unique_ptr<Executor> executor;
   };
+  struct StateRuns {
+    std::vector<StateRun> page, recurrent;
+  };
   // A result, and the first rank that has it.
   struct Kept {
     ValueId value;
@@ -125,10 +128,12 @@ class RankSet {
   // Runs on the ranks of this process.
   void RunHere(const Batch& batch);
   void RunPieces(const std::vector<Batch>& pieces);
-  std::vector<StateRun> RunsOf(StateMove move, int rank) const;
+  const std::vector<StateRun>& RunsOf(StateMove move, int rank) const;
   void MoveHere(StateMove move, int64_t index, std::span<std::byte> image);
-  std::vector<std::byte> Packed(StateMove move, int process, std::span<const std::byte> image) const;
-  void Unpack(StateMove move, int process, std::span<const std::byte> packed, std::span<std::byte> image) const;
+  std::vector<std::byte> Packed(StateMove move, int process,
+                                std::span<const std::byte> image) const;
+  void Unpack(StateMove move, int process, std::span<const std::byte> packed,
+              std::span<std::byte> image) const;
   void FollowStates(const std::string& message);
   int RankOf(ValueId value) const;
   // What other processes keep, for the leader.
@@ -144,6 +149,7 @@ class RankSet {
   std::vector<Kept> kept_;
   int64_t pages_ = 0, snapshots_ = 0;
   std::optional<StateImages> images_;
+  std::vector<StateRuns> state_runs_;  // of each rank of the mesh
   Isa isa_ = Isa::kPortable;
   bool trace_ = false;
   RankGroup* group_ = nullptr;

@@ -48,7 +48,6 @@ class RecurrentPool {
   std::byte* snapshot(int64_t i);
 
  private:
-
   RecurrentLayout layout_;
   int64_t snapshots_;
   Buffer memory_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "exec/weight_rows.h"
 
 namespace lockstep {
 namespace {
@@ -17,32 +18,6 @@ const Value& ValueOf(const Graph& rank, int32_t slot) {
   });
   LOCKSTEP_CHECK(at != rank.values.end(), "no value of state {}", slot);
   return *at;
-}
-
-// Calls run(whole, local, count) for numbers that lie together in both arrays.
-template <typename F>
-void ForEachRun(const Shape& local, const Part& part, F run) {
-  const Shape& whole = part.cut() ? part.whole : local;
-  // Axes behind the innermost cut one are together.
-  size_t inner = local.rank();
-  int64_t together = 1;
-  while (inner > 0 && local[inner - 1].size == whole[inner - 1].size)
-    together *= local[--inner].size;
-  if (inner == 0) return run(0, 0, together);
-  together *= local[inner - 1].size;
-  int64_t runs = 1;
-  for (size_t i = 0; i + 1 < inner; ++i) runs *= local[i].size;
-  for (int64_t index = 0; index < runs; ++index) {
-    int64_t rest = index, at = part.begin[inner - 1], stride = 1;
-    for (size_t i = inner; i < local.rank(); ++i) stride *= whole[i].size;
-    at *= stride;
-    stride *= whole[inner - 1].size;
-    for (size_t i = inner - 1; i-- > 0; stride *= whole[i].size) {
-      at += (rest % local[i].size + part.begin[i]) * stride;
-      rest /= local[i].size;
-    }
-    run(at, index * together, together);
-  }
 }
 
 }  // namespace
@@ -109,12 +84,12 @@ std::vector<StateRun> StateImages::RecurrentRuns(const Graph& rank) const {
     const StateSpec& state = rank.states[static_cast<size_t>(slot)];
     const StateField* field = Find(recurrent_fields_, state.name);
     if (state.kind != StateSpec::Kind::kRecurrent || field == nullptr) continue;
-    ForEachRun(
-        state.shape, ValueOf(rank, slot).part, [&](int64_t whole, int64_t local, int64_t count) {
-          if (count > 0)
-            runs.push_back(
-                {field->begin + whole * kFloat, slot, false, local * kFloat, count * kFloat});
-        });
+    int64_t local = 0;
+    for (const IndexRun& run : RunsOf(ValueOf(rank, slot), 0, state.shape.rank())) {
+      if (run.size > 0)
+        runs.push_back({field->begin + run.begin * kFloat, slot, false, local, run.size * kFloat});
+      local += run.size * kFloat;
+    }
   }
   return runs;
 }

@@ -41,6 +41,11 @@ struct WeightUse {
     return multiplied ? static_cast<double>(used_experts) / static_cast<double>(experts_of_model)
                       : 0;
   }
+  // Multiplications and additions of one row with all of it.
+  double ops() const {
+    return 2 * static_cast<double>(experts) * static_cast<double>(rows) *
+           static_cast<double>(width);
+  }
 };
 
 // Finds every weight of the graph in the file and checks its shape and type; reads no tensor data. Throws Refused naming the tensor,
